@@ -1,0 +1,380 @@
+"""The command line. Thin: each command checks its words, imports what it needs and calls it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from oar_bench import __version__
+from oar_bench.errors import OS_MENDS, InputError
+
+app = typer.Typer(
+    name="oar-bench",
+    help="Reproduce, test and extend credit assignment in RL for math reasoning.\n\n"
+    "Start with: oar-bench reproduce tiny",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Steps = Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")]
+Tasks = Annotated[str, typer.Option("--tasks", "-t", help="Task names, separated by commas.")]
+Samples = Annotated[int, typer.Option("--samples", "-n", min=1, help="Responses to each problem.")]
+Temperature = Annotated[float, typer.Option(min=0, help="0 is greedy decoding.")]
+TopP = Annotated[float, typer.Option("--top-p", min=0, max=1, help="Nucleus sampling; 1 is off.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="The first so many problems only.")]
+Tokens = Annotated[
+    int | None, typer.Option("--max-new-tokens", min=1, help="Instead of the task's own limit.")
+]
+Batch = Annotated[int, typer.Option("--batch-size", min=1, help="Sequences in one pass.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the sampling keys.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+@app.callback(invoke_without_command=True)
+def top(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Reproduce, test and extend credit assignment in RL for math reasoning."""
+    if version:
+        print(f"oar-bench {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def reproduce(
+    recipe: Annotated[str, typer.Argument(help="A shipped recipe (tiny) or a YAML file.")],
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of paired seeds.")] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Methods, separated by commas: grpo,oar-p,shuffled.")
+    ] = None,
+    steps: Steps = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of runs and report.")] = None,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Every stage in under a minute; numbers mean nothing.")
+    ] = False,
+) -> None:
+    """Train, evaluate and report: the whole way in one command. Run it again to resume.
+
+    Examples:
+
+      oar-bench reproduce tiny
+
+      oar-bench reproduce tiny --methods grpo,oar-p,inverted --seeds 5 --out results/inverted
+
+      oar-bench reproduce tiny --smoke --out /tmp/smoke
+    """
+    from oar_bench.config import check_method, load_recipe
+
+    chosen = load_recipe(recipe)
+    if smoke:
+        chosen = load_recipe("smoke")
+    if steps is not None:
+        chosen = chosen.model_copy(update={"train": chosen.train.model_copy(update={"steps": steps})})
+    names = split_words(methods, "--methods") if methods is not None else chosen.reproduce.methods
+    folder = out or Path("results") / chosen.name
+    from oar_bench.tasks.registry import check_task
+
+    for name in names:
+        check_method(name, "--methods")
+    check_task(chosen.evaluation.task, f"recipe {chosen.name}: evaluation.task")
+    from oar_bench.console import Progress
+    from oar_bench.reproduce import reproduce as run
+
+    command = ["oar-bench", *sys.argv[1:]]
+    run(chosen, list(names), list(range(seeds or chosen.reproduce.seeds)), folder, command, Progress())
+    print_comparison(folder)
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(help="A shipped recipe (tiny) or a YAML file.")],
+    method: Annotated[str, typer.Option(help="grpo, uniform, oar-p, oar-g, shuffled, ...")] = "grpo",
+    seed: Seed = 0,
+    steps: Steps = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run begun before.")] = False,
+) -> None:
+    """Train one method under one seed.
+
+    Examples:
+
+      oar-bench train tiny --method oar-p --seed 1
+
+      oar-bench train tiny --method oar-p --seed 1 --resume
+    """
+    from oar_bench.config import check_method, load_recipe
+
+    chosen = load_recipe(recipe, {"train": {"steps": steps}} if steps is not None else None)
+    check_method(method, "--method")
+    folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
+    from oar_bench.console import Progress
+    from oar_bench.reproduce import starting_point
+    from oar_bench.training.run import refuse_begun
+    from oar_bench.training.trainer import train as run
+
+    refuse_begun(folder, resume=resume)
+    console = Progress()
+    start = starting_point(chosen, console)
+    with console.stage(f"train {method}, seed {seed}", chosen.train.steps) as tick:
+        final = run(
+            chosen, method, seed, start, folder, resume=resume,
+            report=lambda step, count, row: tick(step, f"reward {row['reward']:.2f}"),
+        )  # fmt: skip
+    print(final)
+
+
+@app.command()
+def generate(
+    model: Annotated[Path, typer.Argument(help="Folder of a Hugging Face checkpoint.")],
+    tasks: Tasks,
+    samples: Samples = 1,
+    temperature: Temperature = 1.0,
+    top_p: TopP = 1.0,
+    seed: Seed = 0,
+    limit: Limit = None,
+    max_new_tokens: Tokens = None,
+    batch_size: Batch = 256,
+    out: Annotated[Path | None, typer.Option(help="Folder of the evaluation.")] = None,
+) -> None:
+    """Sample responses to a task's problems. Run it again to resume.
+
+    Example:
+
+      oar-bench generate runs/tiny/grpo/seed-0/checkpoints/step-000030 --tasks oar_arithmetic -n 4
+    """
+    for folder in run_generation(
+        model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out
+    ):
+        print(folder / "samples.jsonl")
+
+
+@app.command()
+def score(
+    folders: Annotated[list[Path], typer.Argument(help="Folders that `generate` wrote.")],
+    as_json: AsJson = False,
+) -> None:
+    """Grade the samples of evaluation folders; needs no model.
+
+    Example:
+
+      oar-bench score evaluations/step-000030/oar_arithmetic
+    """
+    run_scoring(folders, as_json)
+
+
+@app.command()
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Folder of a Hugging Face checkpoint.")],
+    tasks: Tasks,
+    samples: Samples = 1,
+    temperature: Temperature = 1.0,
+    top_p: TopP = 1.0,
+    seed: Seed = 0,
+    limit: Limit = None,
+    max_new_tokens: Tokens = None,
+    batch_size: Batch = 256,
+    out: Annotated[Path | None, typer.Option(help="Folder of the evaluation.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Generate and score. Run it again to resume.
+
+    Examples:
+
+      oar-bench evaluate CHECKPOINT --tasks oar_arithmetic --samples 4
+
+      oar-bench evaluate CHECKPOINT --tasks oar_arithmetic,oar_digits --temperature 0
+    """
+    folders = run_generation(
+        model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out
+    )
+    run_scoring(folders, as_json)
+
+
+@app.command()
+def report(
+    runs: Annotated[Path, typer.Argument(help="Folder that `reproduce` wrote, or its runs/.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of the report; default RUNS.")] = None,
+) -> None:
+    """Write report.md and a self-contained index.html from finished runs.
+
+    Example:
+
+      oar-bench report results/tiny --out reports/tiny
+    """
+    from oar_bench.reporting.report import write_report
+
+    paths = write_report(runs, out or runs)
+    print(paths.html)
+    print(paths.markdown)
+
+
+@app.command()
+def tasks(as_json: AsJson = False) -> None:
+    """List the tasks of the registry.
+
+    Example:
+
+      oar-bench tasks
+    """
+    from oar_bench.tasks.registry import task_names
+
+    names = task_names()
+    if as_json:
+        print(json.dumps(names, indent=2))
+        return
+    for name, about in names.items():
+        print(f"{name:<20}{about}")
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Say what this machine has: versions, device, memory, and which engines work.
+
+    Example:
+
+      oar-bench doctor
+    """
+    from oar_bench.doctor import examine
+
+    found = examine()
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    for name, value in found.items():
+        if isinstance(value, dict):
+            print(f"{name}:")
+            for key, item in value.items():
+                print(f"  {key:<14}{item}")
+        else:
+            print(f"{name:<16}{value}")
+
+
+def split_words(text: str, where: str) -> list[str]:
+    """The words of a comma-separated option, without repeats.
+
+    >>> split_words("grpo, oar-p,grpo", "--methods")
+    ['grpo', 'oar-p']
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise InputError("no name is given", where)
+    return list(dict.fromkeys(words))
+
+
+def run_generation(
+    model: Path, tasks: str, samples: int, temperature: float, top_p: float, seed: int,
+    limit: int | None, max_new_tokens: int | None, batch_size: int, out: Path | None,
+) -> list[Path]:  # fmt: skip
+    """The stage `generate` for each task; the evaluation folders."""
+    from oar_bench.engines.base import check_samples
+    from oar_bench.tasks.registry import check_task
+
+    names = split_words(tasks, "--tasks")
+    for name in names:
+        check_task(name)
+    check_samples(samples, temperature)
+    from oar_bench.console import Progress
+    from oar_bench.engines.hf import HFEngine
+    from oar_bench.evaluation.generate import generate as run
+    from oar_bench.evaluation.generate import sampling_of
+    from oar_bench.identity import fingerprint_files
+    from oar_bench.tasks.registry import load_task
+
+    engine = HFEngine.load(model, batch_size)
+    weights = fingerprint_files(sorted(model.glob("*.safetensors")))
+    base = out or Path("evaluations") / model.resolve().name
+    console, folders = Progress(), []
+    for name in names:
+        task = load_task(name, limit=limit)
+        sampling = sampling_of(
+            task, temperature=temperature, top_p=top_p, max_new_tokens=max_new_tokens
+        )
+        with console.stage(f"generate {name}", len(task.questions) * samples) as tick:
+            run(
+                engine, str(model), weights, task, base / name, samples=samples,
+                sampling=sampling, seed=seed, progress=lambda done, wanted, t=tick: t(done, ""),
+            )  # fmt: skip
+        folders.append(base / name)
+    return folders
+
+
+def run_scoring(folders: list[Path], as_json: bool) -> None:
+    """The stage `score` for each folder; prints a summary."""
+    from oar_bench.evaluation.score import score as run
+
+    every: list[dict[str, Any]] = []
+    for folder in folders:
+        results = run(folder)
+        every.append(results)
+        if not as_json:
+            print_results(results, folder)
+    if as_json:
+        print(json.dumps(every if len(every) > 1 else every[0], indent=2))
+
+
+def print_results(results: dict[str, Any], folder: Path) -> None:
+    """A few lines on one evaluation."""
+    metrics, count = results["metrics"], results["settings"]
+    print(f"{results['task']}: {metrics['n_problems']} problems x {metrics['n_samples']} samples")
+    for name, value in metrics.items():
+        if isinstance(value, dict) and "low" in value:
+            low, high = value["low"], value["high"]
+            print(f"  {name:<18}{100 * value['value']:6.1f} %   95 % [{_pp(low)}, {_pp(high)}]")
+    if metrics.get("run_sd") is not None:
+        print(f"  {'run-to-run SD':<18}{100 * metrics['run_sd']:6.1f} points")
+    for name in ("truncated", "no_answer"):
+        print(f"  {name:<18}{100 * metrics[name]:6.1f} %")
+    if not results["complete"]:
+        made, all_of_them = sum(metrics["statuses"].values()), count["problems"] * count["samples"]
+        print(f"  incomplete: {made} of {all_of_them} samples; run `oar-bench generate` again")
+    print(f"  {folder / 'results.json'}")
+
+
+def _pp(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def print_comparison(folder: Path) -> None:
+    """The report's comparison table and where the report lies."""
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    print(text.partition("\n## Comparison")[2].partition("\n## ")[0].strip())
+    print(f"\nreport: {folder / 'index.html'} and {folder / 'report.md'}")
+
+
+def main() -> None:
+    """Run the command line: exit 0 done, 1 a fault of ours, 2 bad input, 130 interrupted."""
+    # typer may carry its own copy of click; the base of its usage errors is found through it.
+    click_error: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+    code = None
+    try:
+        code = typer.main.get_command(app).main(standalone_mode=False)
+    except InputError as error:
+        fail(str(error))
+    except click_error as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            sys.exit(2)
+        context = getattr(error, "ctx", None)
+        hint = f"; see `{context.command_path} --help`" if context else ""
+        fail(f"{error.format_message().rstrip('.')}{hint}")
+    except (typer.Abort, KeyboardInterrupt):
+        print("\noar-bench: interrupted; run the same command again to go on", file=sys.stderr)
+        sys.exit(130)
+    except OSError as error:
+        if error.errno not in OS_MENDS:
+            raise
+        where = str(error.filename) if error.filename else "writing"
+        fail(f"{where}: {(error.strerror or str(error)).lower()}; {OS_MENDS[error.errno]}")
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def fail(line: str) -> None:
+    """Say in one line why the input can't be used, and exit with code 2."""
+    print(f"oar-bench: {' '.join(line.split())}", file=sys.stderr)
+    sys.exit(2)

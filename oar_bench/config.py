@@ -1,0 +1,228 @@
+"""The recipe: everything that a training run depends on, checked when it is read.
+
+A recipe is a YAML file; baselines/recipes/ holds the shipped ones. Unknown keys are errors that
+name the nearest known key, and every value has its range, so that a run fails before it starts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from oar_bench.errors import InputError, nearest
+from oar_bench.resources import shipped
+
+Method = Literal["grpo", "uniform", "oar-p", "oar-g", "shuffled", "random", "inverted"]
+METHODS: tuple[str, ...] = get_args(Method)
+Pfinal = Literal["last", "answer_mean", "answer_kl", "answer_joint"]
+
+Positive = Annotated[int, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(gt=0, le=1)]
+NonNegative = Annotated[float, Field(ge=0)]
+
+
+class Section(BaseModel):
+    """Base of every part of a recipe: unknown keys refused, values fixed once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelSettings(Section):
+    """The model to train: a small one made from scratch, or a checkpoint's folder."""
+
+    path: str | None = None
+    """Folder of a Hugging Face checkpoint; absent: a Llama of the sizes below is made."""
+    layers: Positive = 3
+    hidden: Positive = 96
+    heads: Positive = 4
+    intermediate: Positive = 256
+    max_context: Positive = 128
+    """Longest prompt and response together, in tokens."""
+    threads: Positive = 1
+    """CPU threads. Part of the recipe because sums differ in their last bits with it."""
+
+
+class WarmStartSettings(Section):
+    """Supervised training on worked solutions until the sampled accuracy reaches `target`."""
+
+    target: Rate = 0.3
+    lr: Rate = 3e-3
+    weight_decay: NonNegative = 0.01
+    batch_size: Positive = 64
+    warmup_steps: Positive = 50
+    max_steps: Positive = 1200
+    check_every: Positive = 20
+    check_problems: Positive = 64
+    check_samples: Positive = 4
+    seed: int = 0
+
+
+class TrainSettings(Section):
+    """GRPO (method.md section 1), each setting under the name the field uses."""
+
+    steps: Positive = 30
+    prompts_per_step: Positive = 16
+    group_size: Annotated[int, Field(ge=2)] = 8
+    num_iterations: Positive = 1
+    """Optimizer steps on each rollout batch."""
+    micro_batch_size: Positive = 128
+    """Responses a forward and backward pass; changes memory, never the gradient."""
+    lr: Rate = 3e-4
+    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    weight_decay: NonNegative = 0.0
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    max_new_tokens: Positive = 58
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    top_p: Rate = 1.0
+    loss_type: Literal["grpo", "dapo", "dr_grpo"] = "grpo"
+    scale_rewards: bool = True
+    """Divide advantages by the group's standard deviation (never for dr_grpo)."""
+    clip_eps_low: Share = 0.2
+    clip_eps_high: NonNegative = 0.2
+    kl_beta: NonNegative = 0.0
+    mask_truncated: bool = False
+    save_every: Positive = 10
+
+
+class CreditSettings(Section):
+    """From a response to its token weights (method.md section 2)."""
+
+    probe: Literal["own"] = "own"
+    pfinal: Pfinal = "answer_mean"
+    replacement: Literal["pad"] = "pad"
+    sigma: Annotated[float, Field(gt=0)] = 1e-3
+    sigma_scale: Literal["absolute", "relative"] = "absolute"
+    noise_draws: Positive = 1
+    q: Share = 0.4
+    beta: NonNegative = 2.0
+    floor: Share = 0.1
+    scope: Literal["reasoning", "response"] = "reasoning"
+    preserve_mass: bool = True
+    released_quirks: bool = False
+    control_of: Literal["oar-p", "oar-g"] = "oar-p"
+    """Whose weights the controls `shuffled` and `inverted` rearrange."""
+    chunk_size: Positive = 64
+    """Responses a forward pass of credit; changes memory, never the importances."""
+
+
+class EvaluationSettings(Section):
+    """The held-out evaluation of each checkpoint."""
+
+    task: str = "oar_arithmetic"
+    problems: Positive = 400
+    samples: Positive = 4
+    temperature: NonNegative = 1.0
+    top_p: Rate = 1.0
+    batch_size: Positive = 256
+
+
+class ReproduceSettings(Section):
+    """What `oar-bench reproduce` trains."""
+
+    methods: Annotated[list[Method], Field(min_length=1)] = ["grpo", "oar-p", "oar-g", "shuffled"]
+    seeds: Positive = 3
+
+
+class Recipe(Section):
+    """A whole recipe; see baselines/recipes/tiny.yaml for one with comments."""
+
+    name: str
+    family: Literal["arithmetic", "digits", "sum"] = "arithmetic"
+    """Which built-in problems are trained on."""
+    model: ModelSettings = ModelSettings()
+    warmstart: WarmStartSettings | None = None
+    train: TrainSettings = TrainSettings()
+    credit: CreditSettings = CreditSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    reproduce: ReproduceSettings = ReproduceSettings()
+
+    def settings(self) -> dict[str, Any]:
+        """The recipe as plain JSON-ready values."""
+        return self.model_dump(mode="json")
+
+
+def check_method(method: str, where: str) -> None:
+    """Raise InputError, naming the nearest method, when `method` is unknown."""
+    if method not in METHODS:
+        raise InputError(f"unknown method {method!r}", where, nearest(method, list(METHODS)))
+
+
+def shipped_recipes() -> list[str]:
+    """Names of the recipes that come with oar-bench.
+
+    >>> "tiny" in shipped_recipes()
+    True
+    """
+    return sorted(path.stem for path in (shipped("baselines") / "recipes").glob("*.yaml"))
+
+
+def load_recipe(name: str, changes: dict[str, Any] | None = None) -> Recipe:
+    """A recipe by its shipped name or by the path of a YAML file.
+
+    Args:
+        name: `tiny`, or `my/recipe.yaml`.
+        changes: values that replace the file's, by section: `{"train": {"steps": 5}}`.
+
+    Raises:
+        InputError: no such recipe, not YAML, an unknown key or a value out of range.
+
+    >>> load_recipe("tiny", {"train": {"steps": 5}}).train.steps
+    5
+    """
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        path = shipped("baselines") / "recipes" / f"{name}.yaml"
+        if not path.is_file():
+            known = shipped_recipes()
+            raise InputError(f"unknown recipe {name!r}", "recipe", nearest(name, known))
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError("no such recipe file", str(path)) from error
+    except IsADirectoryError as error:
+        raise InputError("a YAML file is expected, not a folder", str(path)) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        line = " ".join(str(error).split())
+        raise InputError(f"not a YAML file ({line})", str(path)) from error
+    if not isinstance(content, dict):
+        raise InputError("a recipe is a mapping of keys to values", str(path))
+    for section, values in (changes or {}).items():
+        if isinstance(values, dict):
+            before = content.get(section)
+            content[section] = {**(before if isinstance(before, dict) else {}), **values}
+        else:
+            content[section] = values
+    return parse_recipe(content, str(path))
+
+
+def parse_recipe(content: dict[str, Any], where: str) -> Recipe:
+    """Check a recipe's values; `where` names their source in errors."""
+    try:
+        return Recipe.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            known = _known_keys(first["loc"][:-1])
+            raise InputError(
+                f"unknown key {place!r}", where, nearest(str(first["loc"][-1]), known)
+            ) from error
+        said = first["msg"][:1].lower() + first["msg"][1:]
+        if first["type"] == "missing":
+            raise InputError(f"the key {place!r} is missing", where) from error
+        raise InputError(f"{place}: {said}, not {first['input']!r}", where) from error
+
+
+def _known_keys(place: tuple[int | str, ...]) -> list[str]:
+    """Keys of the section at `place` of a recipe."""
+    section: type[BaseModel] = Recipe
+    for part in place:
+        annotation = section.model_fields[str(part)].annotation
+        choices = [annotation, *get_args(annotation)]
+        section = next(c for c in choices if isinstance(c, type) and issubclass(c, BaseModel))
+    return list(section.model_fields)

@@ -1,0 +1,239 @@
+"""The engine on Hugging Face transformers: `generate` with keyed sampling.
+
+The random part of a token is Gumbel noise keyed by (the sample's seed, the token's number), added
+to the logits before an argmax (design.md, decision 4). So the text of a sample depends neither on
+which others share its batch, nor on order, nor on resuming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    StoppingCriteria,
+    StoppingCriteriaList,
+    TopPLogitsWarper,
+)
+from transformers.utils import logging as transformers_logging
+
+from oar_bench.engines.base import Completion, Request, Sampling, cut_at_stop
+from oar_bench.errors import InputError
+from oar_bench.keyed import gumbel
+
+# transformers draws bars of its own for loading and saving; ours show the progress that matters.
+transformers_logging.disable_progress_bar()
+
+
+class KeyedGumbel(LogitsProcessor):
+    """Logits -> logits / temperature, cut to top-p, plus keyed Gumbel noise: argmax samples."""
+
+    def __init__(self, seeds: torch.Tensor, prompt_length: int, sampling: Sampling) -> None:
+        self.seeds, self.prompt_length, self.temperature = seeds, prompt_length, sampling.temperature
+        self.top_p = TopPLogitsWarper(sampling.top_p) if sampling.top_p < 1 else None
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+        """Scores (B, V) of the next token -> noisy float64 scores (B, V)."""
+        logits: Any = scores.double() / self.temperature
+        if self.top_p is not None:
+            logits = self.top_p(input_ids, logits)
+        step = input_ids.shape[1] - self.prompt_length
+        return logits + gumbel(self.seeds, step, scores.shape[1])
+
+
+class StopStrings(StoppingCriteria):
+    """Stops a row when one of the stop sequences stands in its freshly sampled text."""
+
+    # Tokens looked back at: a stop sequence ends within this many tokens of its start.
+    LOOK_BACK = 16
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, stop: Sequence[str], prompt_length: int
+    ) -> None:
+        self.tokenizer, self.stop, self.prompt_length = tokenizer, stop, prompt_length
+
+    def __call__(
+        self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **_: Any
+    ) -> torch.BoolTensor:
+        """(B,) bool: rows that are done."""
+        start = max(self.prompt_length, input_ids.shape[1] - self.LOOK_BACK)
+        tails = self.tokenizer.batch_decode(input_ids[:, start:])
+        done = [any(word in tail for word in self.stop) for tail in tails]
+        return torch.tensor(done, device=input_ids.device)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Responses of one batch, as ids: the ones that were sampled, end of sequence included."""
+
+    prompts: list[list[int]]
+    responses: list[list[int]]
+    finished: list[bool]
+    """False where the token limit cut the response."""
+
+
+def eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Every id that ends a response: the tokenizer's and those of the generation config."""
+    configured = getattr(model.generation_config, "eos_token_id", None)
+    several = configured if isinstance(configured, list) else [configured]
+    return sorted({i for i in [*several, tokenizer.eos_token_id] if i is not None})
+
+
+def context_limit(model: PreTrainedModel) -> int | None:
+    """Longest sequence the model's positions allow, or None when its config doesn't say."""
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return int(limit) if limit else None
+
+
+def check_context(longest_prompt: int, sampling: Sampling, model: PreTrainedModel) -> None:
+    """Refuse prompts and responses that don't fit the model's context together."""
+    limit = context_limit(model)
+    if limit is not None and longest_prompt + sampling.max_new_tokens > limit:
+        raise InputError(
+            f"the longest prompt ({longest_prompt} tokens) and max_new_tokens "
+            f"({sampling.max_new_tokens}) exceed the model's context of {limit}",
+            "max_new_tokens",
+            f"use at most {max(0, limit - longest_prompt)}",
+        )
+
+
+@torch.no_grad()
+def sample(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[list[int]],
+    seeds: Sequence[int],
+    sampling: Sampling,
+) -> Sampled:
+    """Sample one response to each of B prompts of token ids, under B seeds.
+
+    The model is used as it is (mode and weights); its parameters are not touched.
+    """
+    device = model.device
+    longest = max(map(len, prompts))
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+    ids = torch.full((len(prompts), longest), pad, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = torch.tensor(prompt)
+        mask[row, longest - len(prompt) :] = 1
+    ends = eos_ids(model, tokenizer)
+    processors, criteria = LogitsProcessorList(), StoppingCriteriaList()
+    if sampling.temperature > 0:
+        keys = torch.tensor(seeds, dtype=torch.int64, device=device)
+        processors.append(KeyedGumbel(keys, longest, sampling))
+    if sampling.stop:
+        criteria.append(StopStrings(tokenizer, sampling.stop, longest))
+    # Every sampling knob is set, so that no default of the checkpoint's own slips in.
+    config = GenerationConfig(
+        do_sample=False, num_beams=1, repetition_penalty=1.0, no_repeat_ngram_size=0,
+        max_new_tokens=sampling.max_new_tokens, eos_token_id=ends, pad_token_id=pad, use_cache=True,
+    )  # fmt: skip
+    output = model.generate(  # type: ignore[operator]
+        input_ids=ids.to(device), attention_mask=mask.to(device), generation_config=config,
+        logits_processor=processors, stopping_criteria=criteria,
+    )  # fmt: skip
+    responses, finished = [], []
+    for row in output[:, longest:].tolist():
+        response, done = _own_tokens(row, ends, sampling, tokenizer)
+        responses.append(response)
+        finished.append(done)
+    return Sampled(list(prompts), responses, finished)
+
+
+def _own_tokens(
+    row: list[int], ends: list[int], sampling: Sampling, tokenizer: PreTrainedTokenizerBase
+) -> tuple[list[int], bool]:
+    """A row of `generate`'s output without the padding after its end; whether it ended itself."""
+    for place, token in enumerate(row):
+        if token in ends:
+            return row[: place + 1], True
+    if sampling.stop:
+        # The row is padded from where the stop sequence was completed: the shortest such prefix.
+        for place in range(1, len(row) + 1):
+            tail = tokenizer.decode(row[max(0, place - StopStrings.LOOK_BACK) : place])
+            if any(word in tail for word in sampling.stop):
+                return row[:place], True
+    return row, False
+
+
+class HFEngine:
+    """Generates with a transformers model, in batches sorted by prompt length."""
+
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch_size: int = 256
+    ) -> None:
+        self.model, self.tokenizer, self.batch_size = model, tokenizer, batch_size
+
+    @classmethod
+    def load(cls, path: str | Path, batch_size: int = 256, device: str | None = None) -> HFEngine:
+        """Load a checkpoint's folder; InputError when it isn't one."""
+        model, tokenizer = load_model(path)
+        chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        return cls(model.to(chosen), tokenizer, batch_size)  # type: ignore[arg-type]
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> Iterator[Completion]:
+        """Completions batch by batch, longest prompts first (so that memory shows at once)."""
+        if not requests:
+            return
+        encoded = self.tokenizer([request.prompt for request in requests])["input_ids"]
+        prompts: list[list[int]] = list(encoded)  # type: ignore[arg-type]
+        check_context(max(map(len, prompts)), sampling, self.model)
+        order = sorted(range(len(requests)), key=lambda i: -len(prompts[i]))
+        for start in range(0, len(order), self.batch_size):
+            batch = order[start : start + self.batch_size]
+            drawn = sample(
+                self.model, self.tokenizer, [prompts[i] for i in batch],
+                [requests[i].seed for i in batch], sampling,
+            )  # fmt: skip
+            for i, response, finished in zip(batch, drawn.responses, drawn.finished, strict=True):
+                yield Completion(
+                    request=requests[i],
+                    response=response_text(self.tokenizer, response, sampling.stop),
+                    finish_reason="stop" if finished else "length",
+                    prompt_tokens=len(prompts[i]),
+                    response_tokens=len(response),
+                )
+
+
+def response_text(
+    tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], stop: Sequence[str] = ()
+) -> str:
+    """The text of sampled ids: special tokens and everything from a stop sequence on left out."""
+    return cut_at_stop(str(tokenizer.decode(list(ids), skip_special_tokens=True)), stop)
+
+
+def load_model(path: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model (evaluation mode, fp32 or as saved) and tokenizer of a local checkpoint folder.
+
+    Only safetensors weights are read and no code of the checkpoint is run.
+
+    Raises:
+        InputError: the folder is absent, holds no checkpoint, or its files are broken.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise InputError("no such checkpoint folder", str(path), "give a Hugging Face model folder")
+    if not (folder / "config.json").is_file():
+        hint = "give the folder with config.json, such as RUN/checkpoints/step-000030"
+        raise InputError("not a checkpoint: it has no config.json", str(path), hint)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, local_files_only=True, use_safetensors=True
+        )
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        line = " ".join(str(error).split())[:300]
+        raise InputError(f"the checkpoint can't be read ({line})", str(path)) from error
+    return model.eval(), tokenizer

@@ -1,0 +1,48 @@
+"""The one way oar-bench says that an input can't be used."""
+
+from __future__ import annotations
+
+import errno
+
+
+class InputError(Exception):
+    """Bad input, told in one line: what is wrong, where, and how to mend it.
+
+    The command line prints it and exits with code 2. Library callers may catch it.
+
+    >>> str(InputError("unknown method 'oar-x'", "--method", "use one of grpo, oar-p"))
+    "--method: unknown method 'oar-x'; use one of grpo, oar-p"
+    """
+
+    def __init__(self, message: str, where: str = "", mend: str = "") -> None:
+        self.message, self.where, self.mend = message, where, mend
+        line = f"{where}: {message}" if where else message
+        super().__init__(f"{line}; {mend}" if mend else line)
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """A mend for a mistyped name: the nearest known name, or the list of them.
+
+    >>> nearest("oar_p", ["grpo", "oar-p", "oar-g"])
+    "did you mean 'oar-p'?"
+    >>> nearest("zzz", ["grpo", "oar-p"])
+    'use one of grpo, oar-p'
+    """
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"did you mean '{close[0]}'?" if close else f"use one of {', '.join(known)}"
+
+
+# What the operating system says when the fault is the user's folder or disk and not ours.
+OS_MENDS = {
+    errno.ENOSPC: "free some disk space and run the same command again: it goes on where it was",
+    errno.EDQUOT: "free some of your disk quota and run the same command again",
+    errno.EACCES: "check the permissions of that path",
+    errno.EPERM: "check the permissions of that path",
+    errno.EROFS: "choose a folder that can be written with --out",
+    errno.ENOTDIR: "a part of that path is a file: choose another folder",
+    errno.EISDIR: "a file is expected there, not a folder",
+    errno.EEXIST: "a file stands where a folder is needed: choose another --out",
+    errno.ENAMETOOLONG: "choose a shorter path",
+}

@@ -1,0 +1,1 @@
+"""From a model and a task to numbers that can be trusted: generate, score, metrics, statistics."""

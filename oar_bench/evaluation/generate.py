@@ -1,0 +1,158 @@
+"""Stage `generate`: a model and a task in, samples.jsonl out.
+
+    EVAL/problems.jsonl     one row a problem: its prompt and gold
+    EVAL/generation.json    task, sampling, fingerprints, environment
+    EVAL/samples.jsonl      one row a (problem, sample), appended as completions arrive
+
+A killed run goes on where it was: rows that are there stay, the missing ones are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from oar_bench.engines.base import Completion, Engine, Request, Sampling, check_samples
+from oar_bench.errors import InputError
+from oar_bench.identity import differing, environment, fingerprint
+from oar_bench.keyed import derive
+from oar_bench.records import SCHEMA, JsonlWriter, read_json, read_jsonl, write_json
+from oar_bench.tasks.registry import LoadedTask
+
+Progress = Callable[[int, int], None]
+"""Called with rows done and rows wanted."""
+
+
+def requests_of(task: LoadedTask, samples: int, seed: int) -> list[Request]:
+    """Every request of an evaluation; each sample's seed is a key, never a position in a stream."""
+    return [
+        Request(q.problem, k, q.prompt, derive("evaluation", seed, task.name, q.problem, k))
+        for q in task.questions
+        for k in range(samples)
+    ]
+
+
+def sampling_of(
+    task: LoadedTask, *, temperature: float, top_p: float = 1.0, max_new_tokens: int | None = None
+) -> Sampling:
+    """The task's token limit and stop sequences with the given temperature and top-p."""
+    return Sampling(temperature, top_p, max_new_tokens or task.max_new_tokens, task.stop)
+
+
+def generate(
+    engine: Engine,
+    model: str,
+    model_fingerprint: str,
+    task: LoadedTask,
+    folder: Path,
+    *,
+    samples: int,
+    sampling: Sampling,
+    seed: int = 0,
+    progress: Progress = lambda done, wanted: None,
+) -> Path:
+    """Sample `samples` responses to each problem of a task into `folder`/samples.jsonl.
+
+    Args:
+        engine: makes the completions; not asked when all rows are there.
+        model: what to call the model in the records, for example its folder.
+        model_fingerprint: names its weights.
+        seed: of the sampling keys.
+
+    Raises:
+        InputError: several samples at temperature 0, or the folder holds another evaluation.
+    """
+    check_samples(samples, sampling.temperature)
+    golds = {q.problem: q.gold for q in task.questions}
+    if len(golds) != len(task.questions):
+        raise InputError("two problems have one id", f"task {task.name}")
+    wanted = {
+        "schema": SCHEMA,
+        "kind": "generation",
+        "task": task.name,
+        "model": model,
+        "problems": len(task.questions),
+        "samples": samples,
+        "seed": seed,
+        "sampling": sampling.settings(),
+        "answer_type": task.answer_type,
+        "fingerprints": {
+            **task.fingerprints,
+            "sampling": fingerprint([sampling.settings(), samples, seed]),
+            "model": model_fingerprint,
+        },
+        "environment": environment(),
+    }
+    _claim(folder, wanted)
+    problems = folder / "problems.jsonl"
+    if not problems.exists() or sum(1 for _ in read_jsonl(problems)) != len(golds):
+        problems.unlink(missing_ok=True)
+        with JsonlWriter(problems) as rows:
+            rows.write(
+                {"schema": SCHEMA, "problem": q.problem, "prompt": q.prompt, "gold": q.gold}
+                for q in task.questions
+            )
+    path = folder / "samples.jsonl"
+    requests = requests_of(task, samples, seed)
+    row_print = fingerprint(wanted["fingerprints"])
+    with JsonlWriter(path) as rows:
+        done = {(row["problem"], row["sample"]) for row in read_jsonl(path)}
+        missing = [r for r in requests if (r.problem, r.sample) not in done]
+        progress(len(done), len(requests))
+        for batch in _batched(engine.generate(missing, sampling)):
+            rows.write(_row(task.name, c, golds[c.request.problem], row_print) for c in batch)
+            done.update((c.request.problem, c.request.sample) for c in batch)
+            progress(len(done), len(requests))
+    return path
+
+
+def _claim(folder: Path, wanted: dict[str, Any]) -> None:
+    """Write generation.json, or check that the folder's is of this very evaluation."""
+    file = folder / "generation.json"
+    if folder.exists() and not folder.is_dir():
+        raise InputError("a folder is expected, not a file", str(folder))
+    if not file.exists():
+        if folder.is_dir() and (folder / "samples.jsonl").exists():
+            raise InputError(
+                "samples.jsonl is there without its generation.json", str(folder),
+                "choose another --out",
+            )  # fmt: skip
+        write_json(file, wanted)
+        return
+    unlike = differing(wanted["fingerprints"], read_json(file).get("fingerprints", {}))
+    if unlike:
+        raise InputError(
+            f"this folder holds an evaluation with another {unlike[0]}", str(folder),
+            "choose another --out",
+        )  # fmt: skip
+
+
+def _batched(completions: Iterable[Completion], most: int = 64) -> Iterable[list[Completion]]:
+    """Completions in small lists, so that one fsync serves several rows."""
+    batch: list[Completion] = []
+    for completion in completions:
+        batch.append(completion)
+        if len(batch) == most:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _row(task: str, completion: Completion, gold: str, row_print: str) -> dict[str, Any]:
+    """The row of samples.jsonl for a completion."""
+    request = completion.request
+    return {
+        "schema": SCHEMA,
+        "task": task,
+        "problem": request.problem,
+        "sample": request.sample,
+        "seed": request.seed,
+        "response": completion.response,
+        "gold": gold,
+        "finish_reason": completion.finish_reason,
+        "prompt_tokens": completion.prompt_tokens,
+        "response_tokens": completion.response_tokens,
+        "fingerprint": row_print,
+    }

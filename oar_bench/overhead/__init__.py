@@ -1,0 +1,1 @@
+"""What methods cost: seconds, tokens and memory of each phase."""

@@ -1,0 +1,178 @@
+"""Rows of the jsonl files between the stages: append with fsync, read back, survive a torn tail.
+
+Every file that one stage hands to the next goes through here. A jsonl file only grows; a process
+killed in the middle of a write leaves at most one torn last line, which `JsonlWriter` cuts off
+before it appends and `read_jsonl` leaves out. Whole files (json, text) are written beside their
+target and renamed, so that a reader sees the old one or the new one, never half of either.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from oar_bench.errors import InputError
+
+SCHEMA = 1
+"""Version of every row and result file. Raised when a field changes its meaning."""
+
+
+def dumps(row: Mapping[str, Any]) -> str:
+    """One row as one ASCII line without its newline.
+
+    ASCII, so that lone surrogates in model text stay representable as escapes; NaN is refused
+    because JSON has none.
+
+    >>> dumps({"text": "é", "n": 1})
+    '{"text": "\\\\u00e9", "n": 1}'
+    """
+    return json.dumps(row, ensure_ascii=True, allow_nan=False)
+
+
+def repair_tail(path: Path) -> int:
+    """Cut a torn last line (no newline at its end) off `path`; returns the bytes removed.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "rows.jsonl"
+    >>> _ = file.write_text('{"a": 1}\\n{"a": 2')
+    >>> repair_tail(file), file.read_text()
+    (7, '{"a": 1}\\n')
+    """
+    if not path.exists():
+        return 0
+    with path.open("rb+") as file:
+        size = file.seek(0, os.SEEK_END)
+        end = size
+        while end:
+            start = max(0, end - 65536)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        if end < size:
+            file.truncate(end)
+            os.fsync(file.fileno())
+        return size - end
+
+
+def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a jsonl file, in order; a torn last line is left out, an absent file is empty.
+
+    Raises InputError with the line number when a complete line isn't a JSON object.
+    """
+    if path.is_dir():
+        raise InputError("a file of JSON lines is expected, not a folder", str(path))
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                return  # torn by a kill while it was being written
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise InputError(
+                    f"line {number} is not JSON ({error})", str(path), "mend or remove that line"
+                ) from error
+            if not isinstance(row, dict):
+                raise InputError(f"line {number} is not a JSON object", str(path))
+            yield row
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A whole JSON file; InputError when it is absent, broken or no object."""
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise InputError("no such file", str(path)) from error
+    except ValueError as error:
+        raise InputError(f"not JSON ({error})", str(path)) from error
+    if not isinstance(value, dict):
+        raise InputError("not a JSON object", str(path))
+    return value
+
+
+class JsonlWriter:
+    """Appends rows to a jsonl file; each call of `write` is on disk when it returns.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "rows.jsonl"
+    >>> with JsonlWriter(file) as rows:
+    ...     rows.write([{"step": 1}, {"step": 2}])
+    >>> list(read_jsonl(file))
+    [{'step': 1}, {'step': 2}]
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        repair_tail(path)
+        self._file = path.open("ab")
+
+    def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Append `rows` in one write, then fsync. On a full disk the torn tail is cut again."""
+        data = "".join(dumps(row) + "\n" for row in rows).encode()
+        start = self._file.seek(0, os.SEEK_END)
+        try:
+            self._file.write(data)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError:
+            self._file.truncate(start)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def keep_rows(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
+    """Rewrite a jsonl file with only the rows that `keep` wants (used when a run resumes).
+
+    A file from which nothing has to go is not touched.
+    """
+    if not path.exists():
+        return
+    rows = list(read_jsonl(path))
+    kept = [row for row in rows if keep(row)]
+    if len(kept) < len(rows):
+        write_text(path, "".join(dumps(row) + "\n" for row in kept))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file atomically: to a neighbour first, synced, then renamed over `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    neighbour = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with neighbour.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        neighbour.replace(path)
+    except OSError:
+        neighbour.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object atomically, indented, keys in the given order."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False) + "\n")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename inside `folder` durable (POSIX: the folder itself is synced)."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,266 @@
+"""Reads a folder of runs into memory, once: what is finished, and what is left out and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from oar_bench.errors import InputError
+from oar_bench.evaluation.metrics import Correctness, avg_at_k, correctness
+from oar_bench.records import SCHEMA, read_json, read_jsonl
+from oar_bench.reporting.text import visible
+
+ORDER = ("grpo", "oar-p", "oar-g", "oar-d", "oar-g0", "oar-gp", "oar-gf",
+         "uniform", "shuffled", "random", "inverted", "entropy", "position")  # fmt: skip
+METRICS = ("n_samples", "statuses", "truncated", "no_answer", "response_tokens",
+           "equal_completions")  # fmt: skip
+START, REFERENCE = "start", "grpo"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One model on one task: who solved what (P, K), and its results.json."""
+
+    task: str
+    where: str
+    matrix: Correctness
+    metrics: Mapping[str, Any]
+    fingerprints: Mapping[str, str]
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished training run with its evaluations by task.
+
+    `metrics` has one row a step; `timing` one row a (step, phase).
+    """
+
+    method: str
+    seed: int
+    where: str
+    settings: Mapping[str, Any]
+    fingerprints: Mapping[str, str]
+    environment: Mapping[str, Any]
+    metrics: pd.DataFrame
+    timing: pd.DataFrame
+    evaluations: Mapping[str, Evaluation]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A folder that isn't in the report's numbers."""
+
+    where: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Everything that a report is made from."""
+
+    runs: list[Run]
+    start: dict[str, Evaluation] = field(default_factory=dict)
+    left_out: list[LeftOut] = field(default_factory=list)
+    reproduce: Mapping[str, Any] = field(default_factory=dict)
+    example: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def methods(self) -> list[str]:
+        """Methods in the order of tables: grpo, OAR, controls, then any others by name."""
+        return sorted({run.method for run in self.runs}, key=method_order)
+
+    @property
+    def tasks(self) -> list[str]:
+        """Tasks that at least one run was evaluated on, by name."""
+        return sorted({task for run in self.runs for task in run.evaluations})
+
+    def of(self, method: str) -> list[Run]:
+        """The runs of a method, by seed."""
+        return sorted((r for r in self.runs if r.method == method), key=lambda r: r.seed)
+
+
+def method_order(method: str) -> tuple[int, str]:
+    """Sort key of methods: the known order first, then by name.
+
+    >>> sorted(["zeta", "shuffled", "oar-g", "grpo"], key=method_order)
+    ['grpo', 'oar-g', 'shuffled', 'zeta']
+    """
+    return (ORDER.index(method) if method in ORDER else len(ORDER), method)
+
+
+def load(folder: Path) -> Collection:
+    """Read OUT (the `--out` of `oar-bench reproduce`) or OUT/runs.
+
+    Raises InputError when the folder holds no runs, nothing is finished, or a file is broken.
+    """
+    if not folder.is_dir():
+        raise InputError("no such folder", str(folder), "give the --out of `oar-bench reproduce`")
+    out, runs_folder = _locate(folder)
+    runs: list[Run] = []
+    left_out: list[LeftOut] = []
+    for path in sorted(runs_folder.glob("*/seed-*/")):
+        run, missing = _load_run(path, f"{path.parent.name}/{path.name}")
+        runs += [run] if run else []
+        left_out += missing
+    if not runs and not left_out:
+        raise InputError(
+            "no runs here (METHOD/seed-S/run.json)",
+            str(folder),
+            "give the --out folder of `oar-bench reproduce`, or its runs folder",
+        )
+    if not runs:
+        reasons = "; ".join(f"{item.where}: {item.reason}" for item in left_out)
+        raise InputError(
+            f"nothing finished to report ({reasons})", str(folder), "finish training and evaluation"
+        )
+    _refuse_twins(runs, runs_folder)
+    start, missing = _load_evaluations(out / START, START)
+    about, example = _optional(out / "reproduce.json"), _optional(out / "credit_example.json")
+    return Collection(runs, start, left_out + missing, about, example)
+
+
+def _locate(folder: Path) -> tuple[Path, Path]:
+    """(OUT, OUT/runs) from either; a folder of runs with another name is its own OUT."""
+    if (folder / "runs").is_dir():
+        return folder, folder / "runs"
+    if (folder / "run.json").exists():
+        raise InputError(
+            "this is one run, not a folder of runs", str(folder), "give the folder two levels up"
+        )
+    return (folder.resolve().parent if folder.resolve().name == "runs" else folder), folder
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.exists() else {}
+
+
+def _load_run(path: Path, where: str) -> tuple[Run | None, list[LeftOut]]:
+    """The run, None when it can't be in the report, and whatever of it is left out."""
+    about_file = path / "run.json"
+    if not about_file.exists():
+        return None, [LeftOut(where, "no run.json: training never began")]
+    about = read_json(about_file)
+    _check_schema(about, about_file)
+    metrics = _numbers(path / "metrics.jsonl", ("step",), METRIC_COLUMNS)
+    if need(about, "status", about_file) != "finished":
+        return None, [LeftOut(where, f"training is unfinished ({len(metrics)} steps so far)")]
+    evaluations, missing = _load_evaluations(path, where)
+    if not evaluations:
+        return None, missing or [LeftOut(where, "no evaluation yet")]
+    run = Run(
+        method=visible(str(need(about, "method", about_file))),
+        seed=need(about, "seed", about_file),
+        where=where,
+        settings=_mapping(about, "settings", about_file),
+        fingerprints=_mapping(about, "fingerprints", about_file),
+        environment=_mapping(about, "environment", about_file),
+        metrics=metrics,
+        timing=_numbers(path / "timing.jsonl", ("step", "phase", "seconds"), TIMING_COLUMNS),
+        evaluations=evaluations,
+    )
+    return run, missing
+
+
+def _mapping(about: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
+    value = about.get(key, {})
+    if not isinstance(value, Mapping):
+        raise InputError(f"{key!r} is not an object", str(path))
+    return value
+
+
+def _load_evaluations(path: Path, where: str) -> tuple[dict[str, Evaluation], list[LeftOut]]:
+    found: dict[str, Evaluation] = {}
+    missing: list[LeftOut] = []
+    for folder in sorted((path / "eval").glob("*/")):
+        if not (folder / "results.json").exists():
+            missing.append(LeftOut(where, f"evaluation of {folder.name} is unfinished"))
+            continue
+        evaluation = _load_evaluation(folder, f"{where}/eval/{folder.name}")
+        found[evaluation.task] = evaluation
+    return found, missing
+
+
+def _load_evaluation(folder: Path, where: str) -> Evaluation:
+    results_file, scores_file = folder / "results.json", folder / "scores.jsonl"
+    results = read_json(results_file)
+    _check_schema(results, results_file)
+    metrics = need(results, "metrics", results_file)
+    try:
+        matrix = correctness(read_jsonl(scores_file))
+        stated = float(metrics["avg@k"]["value"])
+    except ValueError as error:
+        raise InputError(str(error), str(scores_file), "score again") from error
+    except (KeyError, TypeError) as error:
+        raise InputError(f"a row or metric lacks {error}", str(folder), "score again") from error
+    for key in METRICS:
+        need(metrics, key, results_file)
+    if not math.isclose(stated, float(avg_at_k(matrix.values).mean()), abs_tol=1e-9):
+        raise InputError(
+            "results.json does not belong to scores.jsonl (other avg@k)", str(folder), "score again"
+        )
+    return Evaluation(
+        visible(str(need(results, "task", results_file))),
+        where,
+        matrix,
+        metrics,
+        _mapping(results, "fingerprints", results_file),
+        _mapping(results, "settings", results_file),
+    )
+
+
+METRIC_COLUMNS = ("reward", "weight_mean", "weight_max", "weight_ess", "frac_no_probe",
+                  "frac_zero_std")  # fmt: skip
+TIMING_COLUMNS = ("seconds", "tokens", "peak_memory_mb")
+
+
+def _numbers(path: Path, required: tuple[str, ...], columns: tuple[str, ...]) -> pd.DataFrame:
+    """The known columns of a jsonl file by step, as numbers (`phase` as text)."""
+    rows = list(read_jsonl(path))
+    frame = pd.DataFrame({"step": pd.Series(dtype=float)})
+    for name in dict.fromkeys((*required, *columns)):
+        values = [row.get(name) for row in rows]
+        if name in required and None in values:
+            line = values.index(None) + 1
+            raise InputError(f"line {line} lacks {name!r}", str(path))
+        if name == "phase":
+            frame[name] = [visible(str(value)) for value in values]
+        elif any(value is not None for value in values):
+            bad = [v for v in values if v is not None and not isinstance(v, int | float)]
+            if bad:
+                raise InputError(f"{name!r} holds what is no number", str(path))
+            frame[name] = pd.Series(values, dtype=float)
+    return frame
+
+
+def need(row: Mapping[str, Any], key: str, path: Path) -> Any:
+    """A field that must be there; InputError names it and the file otherwise."""
+    if key not in row:
+        raise InputError(f"lacks the field {key!r}", str(path))
+    return row[key]
+
+
+def _check_schema(about: Mapping[str, Any], path: Path) -> None:
+    if about.get("schema") != SCHEMA:
+        raise InputError(
+            f"schema {about.get('schema')!r}, but this version reads {SCHEMA}",
+            str(path),
+            "make it again, or use the version of oar-bench that wrote it",
+        )
+
+
+def _refuse_twins(runs: list[Run], folder: Path) -> None:
+    seen: dict[tuple[str, int], str] = {}
+    for run in runs:
+        twin = seen.setdefault((run.method, run.seed), run.where)
+        if twin != run.where:
+            raise InputError(
+                f"{twin} and {run.where} are both {run.method} with seed {run.seed}",
+                str(folder),
+                "move one of them away",
+            )

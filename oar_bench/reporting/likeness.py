@@ -1,0 +1,89 @@
+"""Only like is compared with like: refuses runs that differ in more than method and seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection as Names
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from oar_bench.errors import InputError
+from oar_bench.reporting.frames import Collection
+
+MAY_DIFFER = ("method", "seed")
+# The recipe's fingerprint may hold the method, a model's always does; the settings themselves
+# are compared one by one instead.
+OF_THE_RUN = ("recipe", "model", "environment")
+
+
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested settings as dotted names with JSON values.
+
+    >>> flatten({"train": {"lr": 0.1, "seed": 3}, "name": "x"})
+    {'train.lr': '0.1', 'train.seed': '3', 'name': '"x"'}
+    """
+    flat: dict[str, str] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = json.dumps(value, sort_keys=True)
+    return flat
+
+
+def shared_settings(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The flat settings without those that runs of one report may differ in."""
+    return {k: v for k, v in flatten(settings).items() if k.rpartition(".")[2] not in MAY_DIFFER}
+
+
+def refuse_unlike(collection: Collection, allow: Names[str] = ()) -> list[str]:
+    """Raise InputError naming the field in which two runs differ; `allow` overrides by field.
+
+    Compared are the settings apart from method and seed, the fingerprints of every run, and per
+    task those of every evaluation (with the start's) and the problems themselves. Returns one
+    sentence for each difference that was allowed, for the report to print.
+    """
+    runs = collection.runs
+    found = [*_differences((run.where, _identity(run.settings, run.fingerprints)) for run in runs)]
+    for task in collection.tasks:
+        evaluations = [run.evaluations[task] for run in runs if task in run.evaluations]
+        if task in collection.start:
+            evaluations.append(collection.start[task])
+        same = evaluations[0]
+        for other in evaluations[1:]:
+            if other.matrix.problems != same.matrix.problems:
+                raise InputError(
+                    f"other problems than {same.where}", other.where, "evaluate on the same ones"
+                )
+        found += _differences((e.where, _marked(e.fingerprints)) for e in evaluations)
+    notes = []
+    for name, mine, here, theirs, there in found:
+        if name not in allow:
+            raise InputError(
+                f"unlike runs: {name} is {theirs} in {there} but {mine} in {here}",
+                mend=f"report like runs together, or add --allow {name}",
+            )
+        notes.append(f"{name} is {theirs} in {there} but {mine} in {here}")
+    return notes
+
+
+Difference = tuple[str, str, str, str, str]
+
+
+def _identity(settings: Mapping[str, Any], fingerprints: Mapping[str, str]) -> dict[str, str]:
+    named = {f"settings.{key}": value for key, value in shared_settings(settings).items()}
+    return named | _marked(fingerprints)
+
+
+def _marked(fingerprints: Mapping[str, str]) -> dict[str, str]:
+    return {f"fingerprints.{k}": str(v) for k, v in fingerprints.items() if k not in OF_THE_RUN}
+
+
+def _differences(named: Iterable[tuple[str, Mapping[str, str]]]) -> Iterable[Difference]:
+    items = list(named)
+    there, first = items[0]
+    for here, other in items[1:]:
+        for key in [*first, *(key for key in other if key not in first)]:
+            mine, theirs = other.get(key, "absent"), first.get(key, "absent")
+            if mine != theirs:
+                yield key, mine, here, theirs, there

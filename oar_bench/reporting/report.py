@@ -1,0 +1,238 @@
+"""`write_report`: a folder of finished runs in, a report that can be checked out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection as Names
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from oar_bench.evaluation.summary import STATUSES
+from oar_bench.records import write_text
+from oar_bench.reporting import figures, render, tables
+from oar_bench.reporting.comparison import Row, TaskTable, compare
+from oar_bench.reporting.costs import PHASES, Cost, curves, overhead, weights
+from oar_bench.reporting.example import Example, example_of
+from oar_bench.reporting.frames import REFERENCE, START, Collection, load
+from oar_bench.reporting.likeness import flatten, refuse_unlike, shared_settings
+from oar_bench.reporting.text import counted, listed
+from oar_bench.reporting.wording import verdict_words
+
+COMPARISON_NOTES = (
+    "Intervals are 95 %. With several seeds, seeds and problems are both taken as drawn at random "
+    "(crossed random effects): the wider of Satterthwaite's interval and the t interval over "
+    "seeds. p values are two-sided and adjusted by Holm over every pair of this report, except "
+    "the start's, which is a landmark. Intervals are for each pair alone, verdicts follow the "
+    "adjusted p: an interval may leave out zero and its pair still not be separable.",
+    "“Not separable” is not “equal”. “Detectable” is the smallest true difference that this "
+    "design finds with 80 % power. “Seeds to settle” is how many paired seeds would find a true "
+    "difference of the observed size, or of 2 points, with 80 % power, on these problems.",
+    "Run-to-run SD is how far the score moves when every answer is sampled once more; it holds "
+    "neither the choice of problems nor the training seed.",
+)
+OVERHEAD_NOTES = (
+    "Medians over steps, mean over seeds. The first step of every run is left out as warm-up. A "
+    "whole step is the sum of its phases without writing checkpoints, so the phases' medians need "
+    "not add up to it.",
+)
+WEIGHT_NOTE = (
+    "The advantage mass is kept when the mean weight is 1 at every step (no drift). The effective "
+    "share is (sum w)² / (T sum w²): 100 % when all tokens weigh the same."
+)
+LABELS = {
+    "scores": "Scores by method with 95 % intervals",
+    "differences": "Paired differences to GRPO with 95 % intervals",
+    "learning": "Training reward by step for every method",
+    "overhead": "Seconds of a training step by phase for every method",
+    "weights": "Effective share of tokens by step for every method",
+}
+
+
+@dataclass(frozen=True)
+class ReportPaths:
+    """Where a report was written; `tables` and `figures` are the files in those folders."""
+
+    markdown: Path
+    html: Path
+    tables: tuple[Path, ...]
+    figures: tuple[Path, ...]
+
+
+def write_report(runs: Path, out: Path, allow: Names[str] = ()) -> ReportPaths:
+    """Compare the runs in `runs` and write report.md, index.html, tables/ and figures/ to `out`.
+
+    `runs` is the `--out` of `oar-bench reproduce` or its runs folder. Runs must be alike but for
+    method and seed; `allow` names fields that may differ all the same (the report says so). Same
+    input, same bytes: no dates, no paths of this machine.
+
+    Raises InputError when there is nothing finished, a file is broken, or runs are unlike; then
+    nothing is written.
+    """
+    collection = load(runs)
+    allowed = refuse_unlike(collection, allow)
+    compared, costs = compare(collection), overhead(collection)
+    example = example_of(collection.example)
+    rewards = curves(collection)
+    drawn = _figures(collection, compared, costs, rewards, example)
+    view = _view(collection, compared, costs, rewards, example, allowed)
+    sheets = {
+        "comparison": tables.comparison(compared),
+        "pairs": tables.pairs(compared),
+        "overhead": tables.overhead(costs),
+        "weights": tables.weights(view["weights"]),
+        "curves": rewards,
+    }
+    documents = {out / "tables" / f"{k}.csv": tables.csv(v) for k, v in sheets.items() if len(v)}
+    pictures = {out / "figures" / f"{name}.svg": svg for name, svg in drawn.items()}
+    pages = {
+        out / "report.md": render.markdown_page(view, drawn),
+        out / "index.html": render.html_page(view, drawn),
+    }
+    for path, content in {**documents, **pictures, **pages}.items():
+        write_text(path, content)
+    return ReportPaths(out / "report.md", out / "index.html", tuple(documents), tuple(pictures))
+
+
+def _figures(
+    collection: Collection,
+    compared: list[TaskTable],
+    costs: list[Cost],
+    rewards: pd.DataFrame,
+    example: Example | None,
+) -> dict[str, str]:
+    methods = collection.methods
+    drawn = {"scores": figures.scores(compared, methods)}
+    if any(row.pair for table in compared for row in table.rows if row.method != START):
+        drawn["differences"] = figures.differences(compared, methods)
+    if len(rewards):
+        drawn["learning"] = figures.learning(rewards, methods)
+    if costs:
+        drawn["overhead"] = figures.overhead(costs)
+    if any("weight_ess" in run.metrics and len(run.metrics) for run in collection.runs):
+        drawn["weights"] = figures.weights(collection)
+    if example:
+        drawn["example"] = render.example_figure(example)
+    return drawn
+
+
+def _view(
+    collection: Collection,
+    compared: list[TaskTable],
+    costs: list[Cost],
+    rewards: pd.DataFrame,
+    example: Example | None,
+    allowed: list[str],
+) -> dict[str, Any]:
+    """Everything that the templates show."""
+    recipe = collection.reproduce.get("recipe") or collection.runs[0].settings.get("name")
+    phases = {name for cost in costs for name in cost.phases}
+    return {
+        "title": f"oar-bench report: {recipe}" if recipe else "oar-bench report",
+        "subtitle": _subtitle(collection, compared),
+        "verdict": verdict_words(compared, costs, collection.reproduce),
+        "left_out": collection.left_out,
+        "allowed": allowed,
+        "reference": REFERENCE,
+        "tables": compared,
+        "ks": {
+            t.task: sorted({k for row in t.rows for k in row.passes if k > 1}) for t in compared
+        },
+        "statuses": {t.task: _statuses(t.rows) for t in compared},
+        "comparison_notes": COMPARISON_NOTES,
+        "ends": _ends(compared, rewards, collection.methods),
+        "costs": costs,
+        "phases": [*[p for p in PHASES if p in phases], *sorted(phases.difference(PHASES))],
+        "overhead_notes": [*OVERHEAD_NOTES, *_ratio_note(costs)],
+        "weights": weights(collection),
+        "weight_note": WEIGHT_NOTE,
+        "example": example,
+        "example_note": _example_note(example),
+        "fingerprints": _fingerprints(collection),
+        "environment": _environment(collection),
+        "settings": list(shared_settings(collection.runs[0].settings).items()),
+        "commands": _commands(collection),
+        "labels": LABELS,
+    }
+
+
+def _subtitle(collection: Collection, compared: list[TaskTable]) -> str:
+    tasks = [f"{t.task} ({counted(t.problems, 'problem')} × {counted(t.k, 'sample')})"
+             for t in compared]  # fmt: skip
+    runs = counted(len(collection.runs), "finished run")
+    return f"{runs} of {counted(len(collection.methods), 'method')} on {listed(tasks)}"
+
+
+def _statuses(rows: list[Row]) -> list[str]:
+    found = {status for row in rows for status in row.statuses}
+    return [*[s for s in STATUSES if s in found], *sorted(found.difference(STATUSES))]
+
+
+@dataclass(frozen=True)
+class Ends:
+    """A method before and after: (start, end) of each task; training reward first and last."""
+
+    method: str
+    scores: list[tuple[float, float]]
+    first: float
+    last: float
+
+
+def _ends(compared: list[TaskTable], rewards: pd.DataFrame, methods: list[str]) -> list[Ends]:
+    found = []
+    for method in methods:
+        of = (
+            rewards[rewards["method"] == method]["mean"] if len(rewards) else pd.Series(dtype=float)
+        )
+        scores = [(_score(t.row(START)), _score(t.row(method))) for t in compared]
+        first, last = (float(of.iloc[0]), float(of.iloc[-1])) if len(of) else (math.nan, math.nan)
+        found.append(Ends(method, scores, first, last))
+    return found
+
+
+def _score(row: Row | None) -> float:
+    return row.mean.value if row else math.nan
+
+
+def _ratio_note(costs: list[Cost]) -> list[str]:
+    methods = {c.ratio.method for c in costs if c.ratio and c.method != REFERENCE}
+    return [f"The ratio's interval: {listed(sorted(methods))}."] if methods else []
+
+
+def _example_note(example: Example | None) -> str:
+    if example is None:
+        return ""
+    return (
+        f"A response of {example.model}, its tokens shaded by weight on one scale for all methods; "
+        f"the gold answer is {example.gold}. The prompt:"
+    )
+
+
+def _fingerprints(collection: Collection) -> list[tuple[str, str]]:
+    first = collection.runs[0]
+    found = [(key, value) for key, value in first.fingerprints.items() if key != "recipe"]
+    for task in collection.tasks:
+        evaluation = next(r.evaluations[task] for r in collection.runs if task in r.evaluations)
+        found += [(f"{task}: {key}", value) for key, value in evaluation.fingerprints.items()
+                  if key != "model"]  # fmt: skip
+    return found
+
+
+def _environment(collection: Collection) -> list[tuple[str, str]]:
+    """One line a fact; where runs differ, every value that occurs."""
+    values: dict[str, list[str]] = {}
+    for run in collection.runs:
+        for key, value in flatten(run.environment).items():
+            shown = value.strip('"')
+            if shown not in values.setdefault(key, []):
+                values[key].append(shown)
+    return [(key, listed(sorted(of))) for key, of in values.items()]
+
+
+def _commands(collection: Collection) -> str:
+    about: Mapping[str, Any] = collection.reproduce
+    first = str(about.get("command") or "# train and evaluate the runs of the settings above")
+    return f"{first}\noar-bench report RUNS --out REPORT"

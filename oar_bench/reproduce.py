@@ -1,0 +1,201 @@
+"""`oar-bench reproduce`: every stage from nothing to a report, each resumed where it was.
+
+    OUT/reproduce.json       what was asked
+    OUT/runs/METHOD/seed-S/  training runs, each with eval/TASK/
+    OUT/start/eval/TASK/     the warm start that all runs begin from, evaluated the same way
+    OUT/credit_example.json  one response's tokens with the weights of OAR-P and OAR-G
+    OUT/report.md, index.html, tables/, figures/
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+from oar_bench.config import Recipe, check_method
+from oar_bench.credit.assign import CreditBatch, assign
+from oar_bench.credit.probe import build_probe, token_pieces
+from oar_bench.engines.hf import HFEngine, load_model
+from oar_bench.errors import InputError
+from oar_bench.evaluation.generate import generate, sampling_of
+from oar_bench.evaluation.score import score
+from oar_bench.identity import differing, fingerprint, fingerprint_files
+from oar_bench.keyed import derive
+from oar_bench.records import SCHEMA, read_json, read_jsonl, write_json
+from oar_bench.tasks.registry import LoadedTask, load_task
+from oar_bench.training.rollout import answer_spans
+from oar_bench.training.run import RunFolder, owned
+from oar_bench.training.trainer import train
+from oar_bench.training.warmstart import warm_start
+
+EXAMPLE_METHODS = ("oar-p", "oar-g")
+
+
+class Console(Protocol):
+    """What the stages tell of their progress; the command line draws it."""
+
+    def stage(self, name: str, total: int) -> AbstractContextManager[Callable[[int, str], None]]:
+        """A named stage of `total` units; the value is called with the units done and a note."""
+        ...
+
+
+def evaluate_checkpoint(
+    checkpoint: Path, task: LoadedTask, recipe: Recipe, folder: Path, console: Console, name: str
+) -> dict[str, Any]:
+    """Evaluate a checkpoint with the recipe's settings into `folder`; nothing when it is done."""
+    results = folder / "results.json"
+    if results.is_file() and read_json(results).get("complete"):
+        return read_json(results)
+    settings = recipe.evaluation
+    engine = HFEngine.load(checkpoint, settings.batch_size)
+    sampling = sampling_of(task, temperature=settings.temperature, top_p=settings.top_p)
+    with console.stage(f"evaluate {name}", settings.problems * settings.samples) as tick:
+        generate(
+            engine, name, fingerprint_files(sorted(checkpoint.glob("*.safetensors"))), task, folder,
+            samples=settings.samples, sampling=sampling,
+            progress=lambda done, wanted: tick(done, ""),
+        )  # fmt: skip
+        found = score(folder)
+        tick(settings.problems * settings.samples, "")
+    return found
+
+
+def reproduce(
+    recipe: Recipe, methods: list[str], seeds: list[int], out: Path, command: list[str],
+    console: Console,
+) -> Path:  # fmt: skip
+    """Train, evaluate and report every method under every seed; returns the folder `out`.
+
+    What is finished is left as it is; a killed run goes on at its stage and step.
+
+    Raises:
+        InputError: an unknown method or task, or `out` holds a reproduction with other settings.
+    """
+    from oar_bench.reporting.report import write_report
+
+    for method in methods:
+        check_method(method, "--methods")
+    task = load_task(recipe.evaluation.task, limit=recipe.evaluation.problems)
+    if out.exists() and not out.is_dir():
+        raise InputError("a folder is expected, not a file", str(out), "choose another --out")
+    with owned(out):
+        _claim(recipe, methods, seeds, out, command)
+        start = starting_point(recipe, console)
+        evaluation = Path("eval") / task.name
+        evaluate_checkpoint(start, task, recipe, out / "start" / evaluation, console, "start")
+        for seed in seeds:
+            for method in methods:
+                folder = out / "runs" / method / f"seed-{seed}"
+                name = f"{method}, seed {seed}"
+                final = _train(recipe, method, seed, start, folder, console, name)
+                evaluate_checkpoint(final, task, recipe, folder / evaluation, console, name)
+        example = out / "credit_example.json"
+        if not example.exists():
+            write_json(example, credit_example(start, recipe, out / "start" / evaluation))
+        with console.stage("report", 1) as tick:
+            write_report(out, out)
+            tick(1, "")
+    return out
+
+
+def starting_point(recipe: Recipe, console: Console) -> Path:
+    """The checkpoint that a recipe's runs begin from: its own, or the (cached) warm start."""
+    if recipe.model.path is not None:
+        load_model(recipe.model.path)  # says what is wrong with it before anything is written
+        return Path(recipe.model.path)
+    total = recipe.warmstart.max_steps if recipe.warmstart else 1
+    with console.stage("warm start", total) as tick:
+        return warm_start(recipe, lambda step, cap, accuracy: tick(step, f"accuracy {accuracy:.2f}"))
+
+
+def _train(
+    recipe: Recipe, method: str, seed: int, start: Path, folder: Path, console: Console, name: str
+) -> Path:
+    """Train one run, or go on with it; nothing is drawn for one that is finished."""
+    run = RunFolder(folder)
+    if run.is_finished():
+        return train(recipe, method, seed, start, folder, resume=True)
+    with console.stage(f"train {name}", recipe.train.steps) as tick:
+        return train(
+            recipe, method, seed, start, folder, resume=True,
+            report=lambda step, steps, row: tick(step, f"reward {row['reward']:.2f}"),
+        )  # fmt: skip
+
+
+def _claim(
+    recipe: Recipe, methods: list[str], seeds: list[int], out: Path, command: list[str]
+) -> None:
+    """Write reproduce.json; an existing one must be of the same recipe (methods may be added)."""
+    file = out / "reproduce.json"
+    settings = {k: v for k, v in recipe.settings().items() if k != "reproduce"}
+    wanted: dict[str, Any] = {
+        "schema": SCHEMA,
+        "kind": "reproduction",
+        "recipe": recipe.name,
+        "methods": methods,
+        "seeds": seeds,
+        "command": shlex.join(command),
+        "fingerprints": {"settings": fingerprint(settings)},
+    }
+    if file.exists():
+        before = read_json(file)
+        if differing(wanted["fingerprints"], before.get("fingerprints", {})):
+            raise InputError(
+                "this folder holds a reproduction with other settings", str(out),
+                "choose another --out, or repeat the command in its reproduce.json",
+            )  # fmt: skip
+        for key in ("methods", "seeds"):
+            wanted[key] = list(dict.fromkeys([*before.get(key, []), *wanted[key]]))
+        if wanted["methods"] == before.get("methods") and wanted["seeds"] == before.get("seeds"):
+            return
+    write_json(file, wanted)
+
+
+def credit_example(checkpoint: Path, recipe: Recipe, evaluation: Path) -> dict[str, Any]:
+    """One right response of the warm start with its tokens' importances and weights by method."""
+    import torch
+
+    model, tokenizer = load_model(checkpoint)
+    prompts = {row["problem"]: row["prompt"] for row in read_jsonl(evaluation / "problems.jsonl")}
+    right = {(r["problem"], r["sample"]) for r in read_jsonl(evaluation / "scores.jsonl") if r["correct"]}
+    rows = list(read_jsonl(evaluation / "samples.jsonl"))
+    chosen = next((r for r in rows if (r["problem"], r["sample"]) in right), rows[0])
+    prompt = list(tokenizer(prompts[chosen["problem"]])["input_ids"])
+    response = list(tokenizer(chosen["response"], add_special_tokens=False)["input_ids"])
+    spans = answer_spans(tokenizer, [chosen["response"]], [response])
+    mask = torch.tensor([[False] * len(prompt) + [True] * len(response)])
+    batch = CreditBatch(
+        input_ids=torch.tensor([prompt + response]), attention_mask=torch.ones_like(mask).long(),
+        response_mask=mask, probe=build_probe(mask, spans),
+        seeds=torch.tensor([derive("credit", chosen["seed"])]),
+    )  # fmt: skip
+    span = spans[0]
+    sections = ["rest"] * len(response)
+    if span is not None:
+        sections[: span.reasoning_end] = ["reasoning"] * span.reasoning_end
+        sections[span.reasoning_end : span.answer_start] = ["prefix"] * (
+            span.answer_start - span.reasoning_end
+        )
+        sections[span.answer_start : span.answer_end] = ["answer"] * (
+            span.answer_end - span.answer_start
+        )
+    by_method = {}
+    for method in EXAMPLE_METHODS:
+        credit = assign(method, model, batch, recipe.credit, int(tokenizer.pad_token_id))  # type: ignore[arg-type]
+        by_method[method] = {
+            "importance": credit.importance[mask].tolist(),
+            "weight": credit.weights[mask].tolist(),
+        }
+    return {
+        "schema": SCHEMA,
+        "model": "start",
+        "prompt": prompts[chosen["problem"]],
+        "response": chosen["response"],
+        "gold": chosen["gold"],
+        "pieces": token_pieces(tokenizer, response),
+        "sections": sections,
+        "methods": by_method,
+    }

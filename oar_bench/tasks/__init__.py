@@ -1,0 +1,1 @@
+"""Problems, and the registry of lm-eval tasks that asks them."""

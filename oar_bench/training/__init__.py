@@ -1,0 +1,1 @@
+"""Training: rollouts, advantages, losses, checkpoints and the loop that joins them."""

@@ -1,0 +1,147 @@
+"""Rollouts: groups of sampled responses with rewards, and everything a step needs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from oar_bench.answers import Grade, Grader, extract_answer
+from oar_bench.config import TrainSettings
+from oar_bench.credit.assign import CreditBatch
+from oar_bench.credit.probe import TokenSpans, build_probe, locate, token_pieces
+from oar_bench.engines.base import Sampling
+from oar_bench.engines.hf import check_context, response_text, sample
+from oar_bench.keyed import derive
+from oar_bench.records import SCHEMA
+from oar_bench.tasks.problems import Problem, distinct
+from oar_bench.training.model import pad_batch
+
+
+def prompts_of_step(family: str, count: int, seed: int, step: int) -> list[Problem]:
+    """The problems of a training step: the same for every method of a seed, so runs are paired."""
+    return distinct(family, "train", count, derive("prompts", seed, step))
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """B = problems x group_size responses, group by group.
+
+    The ids trained on are the ids sampled; masks come from lengths, never from ids.
+    """
+
+    problems: list[Problem]
+    """(B,), each problem group_size times"""
+    prompts: list[list[int]]
+    responses: list[list[int]]
+    texts: list[str]
+    seeds: list[int]
+    finished: list[bool]
+    input_ids: torch.Tensor
+    """(B, S) int64"""
+    attention_mask: torch.Tensor
+    """(B, S) int64"""
+    response_mask: torch.Tensor
+    """(B, S) bool"""
+
+    @property
+    def response_tokens(self) -> int:
+        """Sampled tokens of the whole batch."""
+        return sum(map(len, self.responses))
+
+
+def roll_out(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    problems: Sequence[Problem],
+    settings: TrainSettings,
+    seed: int,
+    step: int,
+) -> Rollout:
+    """Sample a group of responses to each problem, each response under its own key.
+
+    The key holds the run's seed, the step, the problem and the number in the group, but not the
+    method: methods with equal weights sample equal responses.
+    """
+    asked = [problem for problem in problems for _ in range(settings.group_size)]
+    keys = [
+        derive("rollout", seed, step, problem.id, i)
+        for problem in problems
+        for i in range(settings.group_size)
+    ]
+    prompts = [list(tokenizer(problem.prompt)["input_ids"]) for problem in asked]
+    sampling = Sampling(settings.temperature, settings.top_p, settings.max_new_tokens)
+    check_context(max(map(len, prompts)), sampling, model)
+    drawn = sample(model, tokenizer, prompts, keys, sampling)
+    pad = int(tokenizer.pad_token_id)  # type: ignore[arg-type]
+    ids, attention, response = pad_batch(prompts, drawn.responses, pad)
+    return Rollout(
+        problems=asked, prompts=prompts, responses=drawn.responses,
+        texts=[response_text(tokenizer, ids) for ids in drawn.responses],
+        seeds=keys, finished=drawn.finished, input_ids=ids.to(model.device),
+        attention_mask=attention.to(model.device), response_mask=response.to(model.device),
+    )  # fmt: skip
+
+
+def grade_rollout(rollout: Rollout, grader: Grader) -> list[Grade]:
+    """The verdict on each response, (B,)."""
+    return [
+        grader.grade(text, problem.answer, truncated=not finished)
+        for text, problem, finished in zip(
+            rollout.texts, rollout.problems, rollout.finished, strict=True
+        )
+    ]
+
+
+def answer_spans(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], responses: Sequence[list[int]]
+) -> list[TokenSpans | None]:
+    """Where each response reasons and answers, in tokens: the answer is the grader's own find."""
+    spans: list[TokenSpans | None] = []
+    for text, ids in zip(texts, responses, strict=True):
+        found = extract_answer(text)
+        spans.append(
+            locate(token_pieces(tokenizer, ids), found.mark_start, found.start, found.end)
+            if found
+            else None
+        )
+    return spans
+
+
+def credit_batch(rollout: Rollout, tokenizer: PreTrainedTokenizerBase) -> CreditBatch:
+    """The tensors that credit assignment needs of a rollout."""
+    spans = answer_spans(tokenizer, rollout.texts, rollout.responses)
+    return CreditBatch(
+        input_ids=rollout.input_ids,
+        attention_mask=rollout.attention_mask,
+        response_mask=rollout.response_mask,
+        probe=build_probe(rollout.response_mask, spans),
+        seeds=torch.tensor([derive("credit", seed) for seed in rollout.seeds]),
+    )
+
+
+def rollout_rows(
+    rollout: Rollout, grades: Sequence[Grade], advantages: torch.Tensor, step: int
+) -> list[dict[str, Any]]:
+    """The rows of rollouts.jsonl: each response with its verdict, reward and advantage."""
+    return [
+        {
+            "schema": SCHEMA,
+            "step": step,
+            "problem": rollout.problems[i].id,
+            "prompt": rollout.problems[i].prompt,
+            "response": rollout.texts[i],
+            "response_tokens": len(rollout.responses[i]),
+            "finish_reason": "stop" if rollout.finished[i] else "length",
+            "seed": rollout.seeds[i],
+            "gold": rollout.problems[i].answer,
+            "extracted": grade.extracted,
+            "status": grade.status,
+            "reward": float(grade.correct),
+            "advantage": float(advantages[i]),
+        }
+        for i, grade in enumerate(grades)
+    ]

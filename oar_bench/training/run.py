@@ -1,0 +1,137 @@
+"""The folder of a training run: who owns it, what was asked, where it stands.
+
+    RUN/run.json           recipe, method, seed, fingerprints, environment, status
+    RUN/metrics.jsonl      one row a step
+    RUN/timing.jsonl       one row a step and phase
+    RUN/rollouts.jsonl     one row a response
+    RUN/checkpoints/       step-000010/, ... each whole or absent
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oar_bench.answers import Grader
+from oar_bench.config import Recipe
+from oar_bench.errors import InputError
+from oar_bench.identity import differing, environment, fingerprint
+from oar_bench.records import SCHEMA, keep_rows, read_json, write_json
+from oar_bench.training.checkpoint import latest_checkpoint, steps_of, tidy
+
+STEP_FILES = ("metrics.jsonl", "timing.jsonl", "rollouts.jsonl")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run's folder; see the module's docstring for what lies in it."""
+
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the run's checkpoints."""
+        return self.path / "checkpoints"
+
+    def final(self, steps: int) -> Path:
+        """The checkpoint after the last step."""
+        return self.checkpoints / f"step-{steps:06d}"
+
+    def is_finished(self) -> bool:
+        """Whether run.json says that the run is done."""
+        file = self.path / "run.json"
+        return file.is_file() and read_json(file).get("status") == "finished"
+
+
+def describe(recipe: Recipe, method: str, seed: int, start: str) -> dict[str, Any]:
+    """The contents of run.json; `start` is the fingerprint of the weights a run begins from."""
+    settings = recipe.settings()
+    # What reproduce and evaluate do with a run doesn't change the run.
+    training = {k: v for k, v in settings.items() if k not in ("name", "reproduce", "evaluation")}
+    with Grader(answer_type="exact") as grader:
+        grader_print = grader.fingerprint
+    return {
+        "schema": SCHEMA,
+        "kind": "training",
+        "recipe": recipe.name,
+        "method": method,
+        "seed": seed,
+        "status": "running",
+        "settings": settings,
+        "fingerprints": {
+            "recipe": fingerprint(training),
+            "start": start,
+            "grader": grader_print,
+        },
+        "environment": environment(),
+    }
+
+
+@contextmanager
+def owned(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold a folder's lock, so that two processes never write one run; `wait` for it or refuse."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError as error:
+            raise InputError(
+                "another process is working in this folder", str(folder), "wait for it or stop it"
+            ) from error
+        yield
+
+
+def refuse_begun(folder: Path, *, resume: bool) -> None:
+    """Refuse a folder in which a run was begun, unless it is to be resumed."""
+    if (folder / "run.json").exists() and not resume:
+        raise InputError("a run was begun in this folder", str(folder), "add --resume to go on")
+
+
+def open_run(run: RunFolder, wanted: dict[str, Any], *, resume: bool) -> tuple[Path | None, int]:
+    """Claim the folder for `wanted` (from `describe`): the checkpoint to go on from and its step.
+
+    A new folder gets run.json. An old one must be the same run (recipe, method, seed, start), and
+    rows of steps after the checkpoint are removed, since those steps will be made again.
+
+    Raises:
+        InputError: the folder holds another run, or an unfinished one and `resume` is False.
+    """
+    file = run.path / "run.json"
+    refuse_begun(run.path, resume=resume)
+    if not file.exists():
+        foreign = [p.name for p in run.path.iterdir() if p.name != ".lock"]
+        if foreign:
+            raise InputError(
+                f"the folder has other files in it ({foreign[0]})", str(run.path),
+                "choose an empty or a new --out",
+            )  # fmt: skip
+        write_json(file, wanted)
+        return None, 0
+    existing = read_json(file)
+    for key in ("method", "seed"):
+        if existing.get(key) != wanted[key]:
+            raise InputError(
+                f"this folder holds a run with {key} {existing.get(key)!r}, not {wanted[key]!r}",
+                str(run.path), "choose another --out",
+            )  # fmt: skip
+    unlike = differing(wanted["fingerprints"], existing.get("fingerprints", {}))
+    if unlike:
+        raise InputError(
+            f"this folder holds a run with another {unlike[0]}", str(run.path),
+            "choose another --out, or go back to the settings in its run.json",
+        )  # fmt: skip
+    run.checkpoints.mkdir(exist_ok=True)
+    newest = latest_checkpoint(run.checkpoints)
+    for broken in steps_of(run.checkpoints):
+        if newest is None or broken.name > newest.name:
+            broken.rename(broken.with_name(f".broken-{broken.name}-{os.getpid()}"))
+    tidy(run.checkpoints)
+    step = int(newest.name.removeprefix("step-")) if newest else 0
+    for name in STEP_FILES:
+        keep_rows(run.path / name, lambda row: row["step"] <= step)
+    return newest, step

@@ -1,0 +1,63 @@
+"""Recipes: every mistake is one line that names its place and the mend."""
+
+from __future__ import annotations
+
+import pytest
+
+from oar_bench.config import load_recipe, parse_recipe, shipped_recipes
+from oar_bench.errors import InputError
+
+
+@pytest.mark.parametrize("name", shipped_recipes())
+def test_shipped_recipes_load(name):
+    assert load_recipe(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"name": "x", "trian": {}}, r"unknown key 'trian'; did you mean 'train'\?"),
+        ({"name": "x", "train": {"stps": 3}}, r"unknown key 'train.stps'; did you mean 'steps'\?"),
+        ({"name": "x", "warmstart": {"tarmget": 3}}, "did you mean 'target'"),
+        ({"name": "x", "train": {"steps": 0}}, "train.steps: input should be greater than 0"),
+        ({"name": "x", "train": {"group_size": 1}}, "train.group_size"),
+        ({"name": "x", "train": {"loss_type": "ppo"}}, "'grpo', 'dapo' or 'dr_grpo'"),
+        ({"name": "x", "credit": {"q": 1.5}}, "credit.q"),
+        ({"name": "x", "reproduce": {"methods": ["nope"]}}, "reproduce.methods.0"),
+        ({"train": {}}, "'name' is missing"),
+        ({"name": "x", "train": 3}, "train: input should be"),
+        ({"name": "x", "train": {"lr": float("nan")}}, "train.lr"),
+    ],
+)
+def test_a_mistake_is_named(content, said):
+    with pytest.raises(InputError, match=said) as caught:
+        parse_recipe(content, "file.yaml")
+    assert str(caught.value).startswith("file.yaml: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [1", "not a YAML file"),
+        ("- 1\n- 2\n", "a mapping"),
+        ("", "a mapping"),
+        ("name: !!python/object/apply:os.system ['true']", "not a YAML file"),
+        ("name: \x00", "not a YAML file"),
+    ],
+)
+def test_a_broken_file_is_named(tmp_path, text, said):
+    path = tmp_path / "r.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        load_recipe(str(path))
+
+
+def test_absent_files_folders_and_names(tmp_path):
+    with pytest.raises(InputError, match="no such recipe file"):
+        load_recipe(str(tmp_path / "no.yaml"))
+    (tmp_path / "dir.yaml").mkdir()
+    with pytest.raises(InputError, match="not a folder"):
+        load_recipe(str(tmp_path / "dir.yaml"))
+    with pytest.raises(InputError, match="did you mean 'tiny'"):
+        load_recipe("tinny")
