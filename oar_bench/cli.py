@@ -75,7 +75,9 @@ def reproduce(
     if smoke:
         chosen = load_recipe("smoke")
     if steps is not None:
-        chosen = chosen.model_copy(update={"train": chosen.train.model_copy(update={"steps": steps})})
+        chosen = chosen.model_copy(
+            update={"train": chosen.train.model_copy(update={"steps": steps})}
+        )
     names = split_words(methods, "--methods") if methods is not None else chosen.reproduce.methods
     folder = out or Path("results") / chosen.name
     from oar_bench.tasks.registry import check_task
@@ -87,18 +89,29 @@ def reproduce(
     from oar_bench.reproduce import reproduce as run
 
     command = ["oar-bench", *sys.argv[1:]]
-    run(chosen, list(names), list(range(seeds or chosen.reproduce.seeds)), folder, command, Progress())
+    run(
+        chosen,
+        list(names),
+        list(range(seeds or chosen.reproduce.seeds)),
+        folder,
+        command,
+        Progress(),
+    )
     print_comparison(folder)
 
 
 @app.command()
 def train(
     recipe: Annotated[str, typer.Argument(help="A shipped recipe (tiny) or a YAML file.")],
-    method: Annotated[str, typer.Option(help="grpo, uniform, oar-p, oar-g, shuffled, ...")] = "grpo",
+    method: Annotated[
+        str, typer.Option(help="grpo, uniform, oar-p, oar-g, shuffled, ...")
+    ] = "grpo",
     seed: Seed = 0,
     steps: Steps = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run begun before.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run begun before.")
+    ] = False,
 ) -> None:
     """Train one method under one seed.
 
@@ -298,7 +311,7 @@ def run_generation(
         with console.stage(f"generate {name}", len(task.questions) * samples) as tick:
             run(
                 engine, str(model), weights, task, base / name, samples=samples,
-                sampling=sampling, seed=seed, progress=lambda done, wanted, t=tick: t(done, ""),
+                sampling=sampling, seed=seed, progress=lambda done, _: tick(done, ""),
             )  # fmt: skip
         folders.append(base / name)
     return folders

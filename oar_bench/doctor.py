@@ -27,7 +27,10 @@ def examine() -> dict[str, Any]:
         "tasks": str(shipped("tasks")),
         "cache": f"{cache_folder()} ({_writable(cache_folder())})",
         "packages": {name: facts["packages"].get(name, "not installed") for name in PACKAGES},
-        "engines": {"hf": f"works (torch {torch.__version__}, {platform.machine()})", "vllm": _vllm()},
+        "engines": {
+            "hf": f"works (torch {torch.__version__}, {platform.machine()})",
+            "vllm": _vllm(),
+        },
     }
 
 

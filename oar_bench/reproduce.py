@@ -1,10 +1,10 @@
 """`oar-bench reproduce`: every stage from nothing to a report, each resumed where it was.
 
-    OUT/reproduce.json       what was asked
-    OUT/runs/METHOD/seed-S/  training runs, each with eval/TASK/
-    OUT/start/eval/TASK/     the warm start that all runs begin from, evaluated the same way
-    OUT/credit_example.json  one response's tokens with the weights of OAR-P and OAR-G
-    OUT/report.md, index.html, tables/, figures/
+OUT/reproduce.json       what was asked
+OUT/runs/METHOD/seed-S/  training runs, each with eval/TASK/
+OUT/start/eval/TASK/     the warm start that all runs begin from, evaluated the same way
+OUT/credit_example.json  one response's tokens with the weights of OAR-P and OAR-G
+OUT/report.md, index.html, tables/, figures/
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any, Protocol
 from oar_bench.config import Recipe, check_method
 from oar_bench.credit.assign import CreditBatch, assign
 from oar_bench.credit.probe import build_probe, token_pieces
-from oar_bench.engines.hf import HFEngine, load_model
+from oar_bench.engines.base import Sampling
+from oar_bench.engines.hf import HFEngine, encode, load_model, pad_id, sample
 from oar_bench.errors import InputError
 from oar_bench.evaluation.generate import generate, sampling_of
 from oar_bench.evaluation.score import score
@@ -108,7 +109,9 @@ def starting_point(recipe: Recipe, console: Console) -> Path:
         return Path(recipe.model.path)
     total = recipe.warmstart.max_steps if recipe.warmstart else 1
     with console.stage("warm start", total) as tick:
-        return warm_start(recipe, lambda step, cap, accuracy: tick(step, f"accuracy {accuracy:.2f}"))
+        return warm_start(
+            recipe, lambda step, cap, accuracy: tick(step, f"accuracy {accuracy:.2f}")
+        )
 
 
 def _train(
@@ -138,6 +141,7 @@ def _claim(
         "methods": methods,
         "seeds": seeds,
         "command": shlex.join(command),
+        "smoke": recipe.name == "smoke",
         "fingerprints": {"settings": fingerprint(settings)},
     }
     if file.exists():
@@ -160,11 +164,16 @@ def credit_example(checkpoint: Path, recipe: Recipe, evaluation: Path) -> dict[s
 
     model, tokenizer = load_model(checkpoint)
     prompts = {row["problem"]: row["prompt"] for row in read_jsonl(evaluation / "problems.jsonl")}
-    right = {(r["problem"], r["sample"]) for r in read_jsonl(evaluation / "scores.jsonl") if r["correct"]}
+    right = {
+        (r["problem"], r["sample"]) for r in read_jsonl(evaluation / "scores.jsonl") if r["correct"]
+    }
     rows = list(read_jsonl(evaluation / "samples.jsonl"))
     chosen = next((r for r in rows if (r["problem"], r["sample"]) in right), rows[0])
-    prompt = list(tokenizer(prompts[chosen["problem"]])["input_ids"])
-    response = list(tokenizer(chosen["response"], add_special_tokens=False)["input_ids"])
+    prompt = encode(tokenizer, prompts[chosen["problem"]])
+    # Sampling is keyed: the same seed gives the very ids again, so no text is re-tokenised.
+    settings = read_json(evaluation / "generation.json")["sampling"]
+    sampling = Sampling(**{**settings, "stop": tuple(settings["stop"])})
+    [response] = sample(model, tokenizer, [prompt], [chosen["seed"]], sampling).responses
     spans = answer_spans(tokenizer, [chosen["response"]], [response])
     mask = torch.tensor([[False] * len(prompt) + [True] * len(response)])
     batch = CreditBatch(
@@ -184,7 +193,7 @@ def credit_example(checkpoint: Path, recipe: Recipe, evaluation: Path) -> dict[s
         )
     by_method = {}
     for method in EXAMPLE_METHODS:
-        credit = assign(method, model, batch, recipe.credit, int(tokenizer.pad_token_id))  # type: ignore[arg-type]
+        credit = assign(method, model, batch, recipe.credit, pad_id(tokenizer))
         by_method[method] = {
             "importance": credit.importance[mask].tolist(),
             "weight": credit.weights[mask].tolist(),

@@ -21,7 +21,12 @@ LAYERS = [
     {"reporting", "reproduce", "doctor"},
     {"cli", "__main__"},
 ]
-WITHIN = {("reproduce", "reporting"), ("tasks", "answers"), ("identity", "records"), ("__main__", "cli")}
+WITHIN = {
+    ("reproduce", "reporting"),
+    ("tasks", "answers"),
+    ("identity", "records"),
+    ("__main__", "cli"),
+}
 
 
 def level(name: str) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from torch.nn.functional import log_softmax
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def position_ids(attention_mask: torch.Tensor) -> torch.Tensor:
 
 def longest(mask: torch.Tensor) -> int:
     """Most True entries in a row of a mask (B, S), at least 1: the width that holds them all."""
-    return max([1, *mask.sum(1).tolist()])
+    counts: list[int] = mask.sum(1).tolist()
+    return max([1, *counts])
 
 
 def padded_index(mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -59,7 +61,7 @@ def answer_logits(
         input_ids=input_ids, inputs_embeds=inputs_embeds, attention_mask=attention_mask,
         position_ids=position_ids(attention_mask), logits_to_keep=wanted, use_cache=False,
     )  # fmt: skip
-    logits = output.logits.float()
+    logits: torch.Tensor = output.logits.float()
     return logits.gather(1, place[:, :, None].expand(-1, -1, logits.shape[2]))
 
 
@@ -68,26 +70,26 @@ def _kl(clean: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return (clean.exp() * (clean - other)).sum(-1)
 
 
-def _last(clean: Any, other: Any, ids: Any, real: Any) -> torch.Tensor:
+def _last(clean: Tensor, other: Tensor, ids: Tensor, real: Tensor) -> torch.Tensor:
     return _kl(log_softmax(clean[:, 0], -1), log_softmax(other[:, 0], -1))
 
 
-def _answer_mean(clean: Any, other: Any, ids: Any, real: Any) -> torch.Tensor:
+def _answer_mean(clean: Tensor, other: Tensor, ids: Tensor, real: Tensor) -> torch.Tensor:
     share = real[:, :, None].float() / real.sum(1)[:, None, None].clamp(min=1)
     return _kl(log_softmax((clean * share).sum(1), -1), log_softmax((other * share).sum(1), -1))
 
 
-def _answer_kl(clean: Any, other: Any, ids: Any, real: Any) -> torch.Tensor:
+def _answer_kl(clean: Tensor, other: Tensor, ids: Tensor, real: Tensor) -> torch.Tensor:
     return (_kl(log_softmax(clean, -1), log_softmax(other, -1)) * real).sum(1)
 
 
-def _answer_joint(clean: Any, other: Any, ids: Any, real: Any) -> torch.Tensor:
+def _answer_joint(clean: Tensor, other: Tensor, ids: Tensor, real: Tensor) -> torch.Tensor:
     gap = log_softmax(clean, -1) - log_softmax(other, -1)
     of_answer = gap.gather(2, ids[:, :, None].expand(gap.shape[0], -1, -1))[:, :, 0]
     return (of_answer * real).sum(1) / real.sum(1).clamp(min=1)
 
 
-DIVERGENCES: dict[str, Callable[[Any, Any, Any, Any], torch.Tensor]] = {
+DIVERGENCES: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "last": _last,
     "answer_mean": _answer_mean,
     "answer_kl": _answer_kl,

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def keyed_noise(positions: torch.Tensor, width: int, seeds: torch.Tensor, draw: int) -> torch.Tensor:
+def keyed_noise(
+    positions: torch.Tensor, width: int, seeds: torch.Tensor, draw: int
+) -> torch.Tensor:
     """Standard normal noise (B, S, width) on the marked positions, zero elsewhere, float32."""
     most = longest(positions)
     values = normal(seeds, draw, most * width).view(len(seeds), most, width).float()

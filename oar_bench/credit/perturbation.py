@@ -81,7 +81,11 @@ def _importance_of_rows(
     ids, mask, width = ids[:, :-1], mask[:, :-1], ids.shape[1] - 1
     where, wanted = position_ids(mask), torch.unique(index - 1)
     clean_output: Any = model(
-        input_ids=ids, attention_mask=mask, position_ids=where, logits_to_keep=wanted, use_cache=True
+        input_ids=ids,
+        attention_mask=mask,
+        position_ids=where,
+        logits_to_keep=wanted,
+        use_cache=True,
     )
     clean = _at(clean_output.logits, wanted, index - 1)
     cache = clean_output.past_key_values
@@ -144,6 +148,7 @@ def _at(logits: torch.Tensor, columns: torch.Tensor, wanted: torch.Tensor) -> to
 
 def _prefix(cache: DynamicCache, rows: torch.Tensor, length: int) -> DynamicCache:
     """A new cache with the first `length` keys and values of some rows of a clean one."""
+    layers: list[Any] = cache.layers  # plain ones: checked before any is reused
     return DynamicCache(
-        [(layer.keys[rows, :, :length], layer.values[rows, :, :length]) for layer in cache.layers]
+        [(layer.keys[rows, :, :length], layer.values[rows, :, :length]) for layer in layers]
     )

@@ -1,9 +1,9 @@
 """Bi-level reshaping: from importances to weights that keep the advantage mass (method.md, 2).
 
-    b = log(1 + I),  h = (b - min b) / (max b - min b),  tau = quantile_q(h)
-    h <  tau: w = max(h / tau, floor)                    suppress
-    h >= tau: w = 1 + beta (h - tau) / (1 - tau)         boost
-    w <- w T / sum(w)                                    mass kept
+b = log(1 + I),  h = (b - min b) / (max b - min b),  tau = quantile_q(h)
+h <  tau: w = max(h / tau, floor)                    suppress
+h >= tau: w = 1 + beta (h - tau) / (1 - tau)         boost
+w <- w T / sum(w)                                    mass kept
 """
 
 from __future__ import annotations

@@ -21,7 +21,9 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise InputError(f"{self.temperature} is no temperature", "temperature", "use 0 or more")
+            raise InputError(
+                f"{self.temperature} is no temperature", "temperature", "use 0 or more"
+            )
         if not 0 < self.top_p <= 1:
             raise InputError(f"{self.top_p} is no top-p", "top_p", "use above 0 and at most 1")
 

@@ -40,7 +40,11 @@ class KeyedGumbel(LogitsProcessor):
     """Logits -> logits / temperature, cut to top-p, plus keyed Gumbel noise: argmax samples."""
 
     def __init__(self, seeds: torch.Tensor, prompt_length: int, sampling: Sampling) -> None:
-        self.seeds, self.prompt_length, self.temperature = seeds, prompt_length, sampling.temperature
+        self.seeds, self.prompt_length, self.temperature = (
+            seeds,
+            prompt_length,
+            sampling.temperature,
+        )
         self.top_p = TopPLogitsWarper(sampling.top_p) if sampling.top_p < 1 else None
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
@@ -49,7 +53,8 @@ class KeyedGumbel(LogitsProcessor):
         if self.top_p is not None:
             logits = self.top_p(input_ids, logits)
         step = input_ids.shape[1] - self.prompt_length
-        return logits + gumbel(self.seeds, step, scores.shape[1])
+        noisy: Any = logits + gumbel(self.seeds, step, scores.shape[1])
+        return noisy  # type: ignore[no-any-return]
 
 
 class StopStrings(StoppingCriteria):
@@ -81,6 +86,21 @@ class Sampled:
     responses: list[list[int]]
     finished: list[bool]
     """False where the token limit cut the response."""
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Token ids of a prompt, with the special tokens that the tokenizer puts before a text."""
+    ids: list[int] = tokenizer(text)["input_ids"]
+    return ids
+
+
+def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The padding id; where a tokenizer has none, its end of sequence, which masks allow."""
+    pad = tokenizer.pad_token_id
+    chosen = pad if pad is not None else tokenizer.eos_token_id
+    if chosen is None:
+        raise InputError("the tokenizer has neither a pad nor an eos token", "checkpoint")
+    return int(chosen)
 
 
 def eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
@@ -122,7 +142,7 @@ def sample(
     """
     device = model.device
     longest = max(map(len, prompts))
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+    pad = pad_id(tokenizer)
     ids = torch.full((len(prompts), longest), pad, dtype=torch.long)
     mask = torch.zeros_like(ids)
     for row, prompt in enumerate(prompts):
@@ -187,8 +207,7 @@ class HFEngine:
         """Completions batch by batch, longest prompts first (so that memory shows at once)."""
         if not requests:
             return
-        encoded = self.tokenizer([request.prompt for request in requests])["input_ids"]
-        prompts: list[list[int]] = list(encoded)  # type: ignore[arg-type]
+        prompts = [encode(self.tokenizer, request.prompt) for request in requests]
         check_context(max(map(len, prompts)), sampling, self.model)
         order = sorted(range(len(requests)), key=lambda i: -len(prompts[i]))
         for start in range(0, len(order), self.batch_size):

@@ -58,7 +58,8 @@ def score(folder: Path, progress: Progress = lambda done, wanted: None) -> dict[
         "metrics": summarize(samples, read_jsonl(path)),
         "fingerprints": {**generation["fingerprints"], "grader": grader_print},
         "settings": {
-            key: generation[key] for key in ("problems", "samples", "seed", "sampling", "answer_type")
+            key: generation[key]
+            for key in ("problems", "samples", "seed", "sampling", "answer_type")
         },
         "environment": environment(),
     }

@@ -34,6 +34,7 @@ from oar_bench.evaluation.intervals import (
 )
 
 Verdict = Literal["better", "worse", "not separable"]
+SAME = 1e-12  # shares nearer than this differ by rounding only
 
 __all__ = [
     "Comparison", "Components", "Floats", "Interval", "Verdict", "bootstrap_interval", "components",
@@ -198,14 +199,17 @@ def paired(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Comparison:
         raise ValueError(f"paired tables must have one shape, not {x.shape} and {y.shape}")
     d = x - y
     parts, difference = components(d), two_way(d, level)
-    if not np.ptp(d) and d.size > 1:
-        facets = [n for n in d.shape if n > 1]
-        if not d.any():
+    identical = bool(np.abs(d).max() < SAME)
+    if np.ptp(d) < SAME and d.size > 1:
+        if identical:
             return Comparison(difference, 1.0, NAN, parts, True)
         unknown = replace(difference, low=NAN, high=NAN, method="no spread: no interval")
-        return Comparison(unknown, min(1.0, 2.0 ** (1 - min(facets))), NAN, parts, False)
-    p = max(2 * float(stats.t.sf(abs(parts.mean) / se, df)) for se, df in parts.terms())
-    return Comparison(difference, p, detectable(parts, alpha=1 - level), parts, not d.any())
+        smallest = min(n for n in d.shape if n > 1)
+        return Comparison(unknown, min(1.0, 2.0 ** (1 - smallest)), NAN, parts, False)
+    # seed means that agree exactly leave nothing to test over seeds alone (se 0)
+    terms = [(se, df) for se, df in parts.terms() if se != 0]
+    p = max(2 * float(stats.t.sf(abs(parts.mean) / se, df)) for se, df in terms)
+    return Comparison(difference, p, detectable(parts, alpha=1 - level), parts, identical)
 
 
 def holm(p: Sequence[float]) -> list[float]:

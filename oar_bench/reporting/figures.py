@@ -15,6 +15,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from oar_bench.evaluation.statistics import Interval
 from oar_bench.reporting.comparison import TaskTable
@@ -95,6 +96,7 @@ def learning(curves: pd.DataFrame, methods: list[str]) -> str:
 def _line(axes: Axes, x: Any, shares: pd.Series, method: str, colour: str, marker: str) -> None:
     axes.plot(x, 100 * shares, color=colour, linewidth=1.8, marker=marker, markersize=5,
               markevery=max(1, len(shares) // 6), label=visible(method))  # fmt: skip
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _legend(figure: Figure, entries: int) -> None:
@@ -141,7 +143,7 @@ def _intervals(
         for (task, items, label), axes in zip(panels, grid[:, 0], strict=True):
             _dots(axes, items, methods, write)
             if zero:
-                axes.axvline(0, color=INK, linewidth=1)
+                axes.axvline(0, color=INK, linewidth=1, zorder=0.5)
             axes.set_title(visible(task), loc="left", fontsize=10)
             axes.set_xlabel(label)
 

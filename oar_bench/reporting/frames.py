@@ -178,7 +178,8 @@ def _load_evaluations(path: Path, where: str) -> tuple[dict[str, Evaluation], li
     found: dict[str, Evaluation] = {}
     missing: list[LeftOut] = []
     for folder in sorted((path / "eval").glob("*/")):
-        if not (folder / "results.json").exists():
+        results = _optional(folder / "results.json")
+        if not results.get("complete", bool(results)):
             missing.append(LeftOut(where, f"evaluation of {folder.name} is unfinished"))
             continue
         evaluation = _load_evaluation(folder, f"{where}/eval/{folder.name}")

@@ -11,6 +11,7 @@ from oar_bench.errors import InputError
 from oar_bench.reporting.frames import Collection
 
 MAY_DIFFER = ("method", "seed")
+WHICH_RUNS = "reproduce."  # the section that says which runs to make, not how to make one
 # The recipe's fingerprint may hold the method, a model's always does; the settings themselves
 # are compared one by one instead.
 OF_THE_RUN = ("recipe", "model", "environment")
@@ -33,7 +34,11 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 def shared_settings(settings: Mapping[str, Any]) -> dict[str, str]:
     """The flat settings without those that runs of one report may differ in."""
-    return {k: v for k, v in flatten(settings).items() if k.rpartition(".")[2] not in MAY_DIFFER}
+    return {
+        name: value
+        for name, value in flatten(settings).items()
+        if name.rpartition(".")[2] not in MAY_DIFFER and not name.startswith(WHICH_RUNS)
+    }
 
 
 def refuse_unlike(collection: Collection, allow: Names[str] = ()) -> list[str]:

@@ -206,8 +206,8 @@ def _example_note(example: Example | None) -> str:
     if example is None:
         return ""
     return (
-        f"A response of {example.model}, its tokens shaded by weight on one scale for all methods; "
-        f"the gold answer is {example.gold}. The prompt:"
+        f"A response of the model “{example.model}”, its tokens shaded by weight on one "
+        f"scale for all methods; the gold answer is {example.gold}. The prompt:"
     )
 
 

@@ -30,7 +30,7 @@ def verdict_words(
     """Short paragraphs: one a task (what was learnt, what separates, what would settle the rest),
     then what a step costs."""
     parts = [" ".join(_on_task(table)) for table in tables] + _prices(costs)
-    if about.get("smoke"):
+    if about.get("smoke") or about.get("recipe") == "smoke":
         parts.insert(0, "This is a smoke run: it shows that every stage works; its numbers mean "
                         "nothing.")  # fmt: skip
     return [_unbroken(part) for part in parts]

@@ -96,7 +96,9 @@ def load_task(
     questions = []
     for index, document in enumerate(documents[:limit]):
         prompt = task.fewshot_context(
-            document, num_fewshot=task.config.num_fewshot or 0, gen_prefix=task.doc_to_prefix(document)
+            document,
+            num_fewshot=task.config.num_fewshot or 0,
+            gen_prefix=task.doc_to_prefix(document),
         )
         gold = str(task.doc_to_target(document))
         questions.append(Question(str(document.get("id", f"{name}-{index}")), prompt, gold))

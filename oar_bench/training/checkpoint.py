@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -63,8 +64,13 @@ def save_checkpoint(
         sync_folder(temporary)
         temporary.rename(folder)
         sync_folder(folder.parent)
-    except OSError:
+    except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        # safetensors reports a full disk as an error of its own, with the number in its text.
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if isinstance(error, SafetensorError) and number:
+            code = int(number[1])
+            raise OSError(code, os.strerror(code), str(folder)) from error
         raise
 
 

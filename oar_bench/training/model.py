@@ -61,7 +61,9 @@ def tiny_model(
     )  # fmt: skip
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return LlamaForCausalLM(config).eval()
+        model = LlamaForCausalLM(config)
+    model.eval()
+    return model
 
 
 def pad_batch(

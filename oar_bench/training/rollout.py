@@ -14,7 +14,7 @@ from oar_bench.config import TrainSettings
 from oar_bench.credit.assign import CreditBatch
 from oar_bench.credit.probe import TokenSpans, build_probe, locate, token_pieces
 from oar_bench.engines.base import Sampling
-from oar_bench.engines.hf import check_context, response_text, sample
+from oar_bench.engines.hf import check_context, encode, pad_id, response_text, sample
 from oar_bench.keyed import derive
 from oar_bench.records import SCHEMA
 from oar_bench.tasks.problems import Problem, distinct
@@ -72,11 +72,11 @@ def roll_out(
         for problem in problems
         for i in range(settings.group_size)
     ]
-    prompts = [list(tokenizer(problem.prompt)["input_ids"]) for problem in asked]
+    prompts = [encode(tokenizer, problem.prompt) for problem in asked]
     sampling = Sampling(settings.temperature, settings.top_p, settings.max_new_tokens)
     check_context(max(map(len, prompts)), sampling, model)
     drawn = sample(model, tokenizer, prompts, keys, sampling)
-    pad = int(tokenizer.pad_token_id)  # type: ignore[arg-type]
+    pad = pad_id(tokenizer)
     ids, attention, response = pad_batch(prompts, drawn.responses, pad)
     return Rollout(
         problems=asked, prompts=prompts, responses=drawn.responses,

@@ -1,10 +1,10 @@
 """The folder of a training run: who owns it, what was asked, where it stands.
 
-    RUN/run.json           recipe, method, seed, fingerprints, environment, status
-    RUN/metrics.jsonl      one row a step
-    RUN/timing.jsonl       one row a step and phase
-    RUN/rollouts.jsonl     one row a response
-    RUN/checkpoints/       step-000010/, ... each whole or absent
+RUN/run.json           recipe, method, seed, fingerprints, environment, status
+RUN/metrics.jsonl      one row a step
+RUN/timing.jsonl       one row a step and phase
+RUN/rollouts.jsonl     one row a response
+RUN/checkpoints/       step-000010/, ... each whole or absent
 """
 
 from __future__ import annotations
@@ -87,22 +87,23 @@ def owned(folder: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 def refuse_begun(folder: Path, *, resume: bool) -> None:
-    """Refuse a folder in which a run was begun, unless it is to be resumed."""
+    """Refuse a file, and a folder in which a run was begun unless it is to be resumed."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError("a folder is expected, not a file", str(folder), "choose another --out")
     if (folder / "run.json").exists() and not resume:
         raise InputError("a run was begun in this folder", str(folder), "add --resume to go on")
 
 
-def open_run(run: RunFolder, wanted: dict[str, Any], *, resume: bool) -> tuple[Path | None, int]:
+def open_run(run: RunFolder, wanted: dict[str, Any]) -> tuple[Path | None, int]:
     """Claim the folder for `wanted` (from `describe`): the checkpoint to go on from and its step.
 
     A new folder gets run.json. An old one must be the same run (recipe, method, seed, start), and
     rows of steps after the checkpoint are removed, since those steps will be made again.
 
     Raises:
-        InputError: the folder holds another run, or an unfinished one and `resume` is False.
+        InputError: the folder holds another run, or files of something else.
     """
     file = run.path / "run.json"
-    refuse_begun(run.path, resume=resume)
     if not file.exists():
         foreign = [p.name for p in run.path.iterdir() if p.name != ".lock"]
         if foreign:

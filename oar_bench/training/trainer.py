@@ -25,14 +25,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from oar_bench.answers import Grade, Grader
 from oar_bench.config import Recipe, TrainSettings, check_method
 from oar_bench.credit.assign import CreditBatch, assign, weighted_positions
 from oar_bench.credit.reshape import effective_share
-from oar_bench.engines.hf import load_model
-from oar_bench.errors import InputError
+from oar_bench.engines.hf import load_model, pad_id
 from oar_bench.identity import fingerprint_files
 from oar_bench.overhead.phases import PhaseTimer
 from oar_bench.records import JsonlWriter, read_json, write_json
@@ -48,7 +47,7 @@ from oar_bench.training.rollout import (
     roll_out,
     rollout_rows,
 )
-from oar_bench.training.run import RunFolder, describe, open_run, owned
+from oar_bench.training.run import RunFolder, describe, open_run, owned, refuse_begun
 
 Report = Callable[[int, int, dict[str, Any]], None]
 """Called after each step with its number, the number of steps, and the metrics row."""
@@ -78,7 +77,7 @@ class Trainer:
         model, self.tokenizer = load_model(start)
         self.model: PreTrainedModel = model.to(device)  # type: ignore[arg-type]
         self.start: PreTrainedModel = load_model(start)[0].to(device)  # type: ignore[arg-type]
-        self.pad_id = int(self.tokenizer.pad_token_id)  # type: ignore[arg-type]
+        self.pad_id = pad_id(self.tokenizer)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=self.settings.lr, weight_decay=self.settings.weight_decay
         )
@@ -89,7 +88,9 @@ class Trainer:
         self.model.load_state_dict(saved.state_dict())
         load_state(checkpoint, self.model, self.optimizer)
 
-    def step(self, step: int, grader: Grader, timer: PhaseTimer) -> tuple[dict[str, Any], list[Any]]:
+    def step(
+        self, step: int, grader: Grader, timer: PhaseTimer
+    ) -> tuple[dict[str, Any], list[Any]]:
         """Do one step; its metrics row and its rollout rows."""
         settings = self.settings
         problems = prompts_of_step(self.recipe.family, settings.prompts_per_step, self.seed, step)
@@ -112,10 +113,10 @@ class Trainer:
         with timer.phase("credit") as row:
             batch = credit_batch(rollout, self.tokenizer)
             needed = advantages != 0
-            credit = assign(
-                self.method, self.model, batch, self.recipe.credit, self.pad_id, needed
+            credit = assign(self.method, self.model, batch, self.recipe.credit, self.pad_id, needed)
+            row["tokens"] = int(
+                (weighted_positions(batch, self.recipe.credit) & needed[:, None]).sum()
             )
-            row["tokens"] = int((weighted_positions(batch, self.recipe.credit) & needed[:, None]).sum())
         with timer.phase("update") as row:
             update = self._update(rollout, advantages, credit.weights, old, ref, step)
             row["tokens"] = update.pop("tokens")
@@ -181,7 +182,7 @@ class Trainer:
                     clip_eps_low=settings.clip_eps_low, clip_eps_high=settings.clip_eps_high,
                     kl_beta=settings.kl_beta, ref_logprobs=ref[chunk],
                 )  # fmt: skip
-                parts.loss.backward()  # type: ignore[no-untyped-call]
+                parts.loss.backward()
                 loss += float(parts.loss.detach()) / settings.num_iterations
                 clipped, tokens = clipped + parts.clipped_tokens, tokens + parts.tokens
                 processed += int(rollout.attention_mask[chunk].sum())
@@ -253,12 +254,11 @@ def train(
     """
     check_method(method, "method")
     run = RunFolder(out)
-    if out.exists() and not out.is_dir():
-        raise InputError("a folder is expected, not a file", str(out))
+    refuse_begun(out, resume=resume)
     wanted = describe(recipe, method, seed, fingerprint_files(sorted(start.glob("*.safetensors"))))
     steps = recipe.train.steps
     with owned(out), ExitStack() as stack:
-        newest, done = open_run(run, wanted, resume=resume)
+        newest, done = open_run(run, wanted)
         if run.is_finished():
             return run.final(steps)
         device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -20,13 +20,19 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from oar_bench.answers import Grader
 from oar_bench.config import Recipe, WarmStartSettings
 from oar_bench.engines.base import Request, Sampling
-from oar_bench.engines.hf import HFEngine, load_model
+from oar_bench.engines.hf import HFEngine, encode, eos_ids, load_model, pad_id
 from oar_bench.errors import InputError
 from oar_bench.identity import fingerprint, versions
 from oar_bench.keyed import derive
 from oar_bench.resources import cache_folder
 from oar_bench.tasks.problems import problems
-from oar_bench.training.checkpoint import is_whole, latest_checkpoint, load_state, save_checkpoint, tidy
+from oar_bench.training.checkpoint import (
+    is_whole,
+    latest_checkpoint,
+    load_state,
+    save_checkpoint,
+    tidy,
+)
 from oar_bench.training.model import pad_batch, tiny_model, word_tokenizer
 from oar_bench.training.run import owned
 
@@ -112,7 +118,7 @@ def _train(
             group["lr"] = settings.lr * min(1.0, step / settings.warmup_steps)
         loss = _supervised_loss(recipe.family, settings, model, tokenizer, step)
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if step % settings.check_every == 0:
@@ -144,11 +150,10 @@ def _supervised_loss(
     """Cross-entropy over the solution tokens of a fresh batch of training problems."""
     seed = derive("warmstart", settings.seed, step)
     batch = list(islice(problems(family, "train", seed), settings.batch_size))
-    encode = lambda text: list(tokenizer(text)["input_ids"])  # noqa: E731
-    end = int(tokenizer.eos_token_id)  # type: ignore[arg-type]
+    end = eos_ids(model, tokenizer)[0]
     ids, attention, response = pad_batch(
-        [encode(p.prompt) for p in batch], [[*encode(p.solution), end] for p in batch],
-        int(tokenizer.pad_token_id), side="right",  # type: ignore[arg-type]
+        [encode(tokenizer, p.prompt) for p in batch], [[*encode(tokenizer, p.solution), end] for p in batch],
+        pad_id(tokenizer), side="right",
     )  # fmt: skip
     logits = model(input_ids=ids, attention_mask=attention, use_cache=False).logits[:, :-1]
     targets = ids[:, 1:].masked_fill(~response[:, 1:], -100)

@@ -48,9 +48,7 @@ def naive(model, batch, pad: int, pfinal: str) -> torch.Tensor:
 def test_perturbation_equals_the_naive_loop(model, tokenizer, pfinal):
     batch = batch_of(tokenizer)
     expected = naive(model, batch, tokenizer.pad_token_id, pfinal)
-    found = importance(
-        "oar-p", model, batch, CreditSettings(pfinal=pfinal), tokenizer.pad_token_id
-    )
+    found = importance("oar-p", model, batch, CreditSettings(pfinal=pfinal), tokenizer.pad_token_id)
     assert expected.max() > 0.01
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 

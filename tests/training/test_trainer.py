@@ -80,9 +80,7 @@ def test_methods_of_a_seed_are_paired(grpo: Path, smoke: Recipe, start: Path, tm
 
 @pytest.mark.parametrize("method", ["oar-g", "shuffled", "random", "inverted"])
 def test_every_method_trains(method, smoke: Recipe, start: Path, tmp_path):
-    final = train(
-        load_recipe("smoke", {"train": {"steps": 1}}), method, 0, start, tmp_path / "run"
-    )
+    final = train(load_recipe("smoke", {"train": {"steps": 1}}), method, 0, start, tmp_path / "run")
     assert is_whole(final)
 
 
@@ -134,9 +132,7 @@ def test_another_run_in_the_folder_is_refused(grpo: Path, smoke: Recipe, start: 
 def test_a_broken_checkpoint_is_passed_over(smoke: Recipe, start: Path, tmp_path, grpo: Path):
     out = tmp_path / "run"
     train(load_recipe("smoke"), "grpo", 0, start, out)
-    (out / "run.json").write_text(
-        json.dumps({**read_json(out / "run.json"), "status": "running"})
-    )
+    (out / "run.json").write_text(json.dumps({**read_json(out / "run.json"), "status": "running"}))
     last = out / "checkpoints" / "step-000004" / "model.safetensors"
     last.write_bytes(last.read_bytes()[:-10])
     newest = latest_checkpoint(out / "checkpoints")

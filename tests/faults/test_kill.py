@@ -1,0 +1,124 @@
+"""kill -9 in the middle of everything, then resume: same weights, no row lost or doubled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from oar_bench.records import read_json, read_jsonl
+
+DYING = str(Path(__file__).parent / "dying.py")
+
+
+def run(*arguments: str, die: tuple[str, int, str] = ("none", 0, "")) -> int:
+    command = [sys.executable, DYING, die[0], str(die[1]), die[2], *arguments]
+    return subprocess.run(command, capture_output=True, timeout=300).returncode
+
+
+@pytest.fixture(scope="module")
+def unbroken(start, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("unbroken") / "run"
+    assert run("train", "smoke", "--method", "oar-p", "--out", str(out)) == 0
+    return out
+
+
+TRAIN = [
+    pytest.param("oar_bench.training.trainer:roll_out", 3, "before", id="before a rollout"),
+    pytest.param("oar_bench.engines.hf:response_text", 70, "after", id="within a rollout"),
+    pytest.param("oar_bench.training.trainer:Trainer._update", 1, "before", id="first update"),
+    pytest.param("oar_bench.training.trainer:policy_loss", 3, "after", id="within an update"),
+    pytest.param("oar_bench.training.trainer:Trainer._update", 4, "after", id="after an update"),
+    pytest.param("oar_bench.training.checkpoint:save_file", 1, "before", id="first checkpoint"),
+    pytest.param("oar_bench.training.checkpoint:save_file", 2, "after", id="second checkpoint"),
+    pytest.param("oar_bench.training.checkpoint:_sealed", 4, "after", id="sealing a checkpoint"),
+    pytest.param("oar_bench.training.checkpoint:sync_folder", 2, "before", id="after the rename"),
+    pytest.param("oar_bench.training.trainer:tidy", 1, "before", id="before tidying"),
+]
+
+
+@pytest.mark.parametrize(("target", "call", "when"), TRAIN)
+def test_a_killed_training_ends_with_the_same_weights(unbroken, tmp_path, target, call, when):
+    out = tmp_path / "run"
+    arguments = ("train", "smoke", "--method", "oar-p", "--out", str(out), "--resume")
+    assert run(*arguments, die=(target, call, when)) == -9
+    assert run(*arguments) == 0
+    last = Path("checkpoints") / "step-000004" / "model.safetensors"
+    assert (out / last).read_bytes() == (unbroken / last).read_bytes()
+    assert not list((out / "checkpoints").glob(".tmp-*"))
+    for name in ("metrics.jsonl", "rollouts.jsonl"):
+        assert list(read_jsonl(out / name)) == list(read_jsonl(unbroken / name)), name
+    timed = [(row["step"], row["phase"]) for row in read_jsonl(out / "timing.jsonl")]
+    assert len(timed) == len(set(timed))
+    assert read_json(out / "run.json")["status"] == "finished"
+
+
+EVALUATE = [
+    pytest.param("oar_bench.engines.hf:sample", 2, "after", id="within generation"),
+    pytest.param("oar_bench.evaluation.generate:_row", 20, "before", id="while writing samples"),
+    pytest.param(
+        "oar_bench.evaluation.generate:write_json", 1, "after", id="right after the claim"
+    ),
+    pytest.param("oar_bench.evaluation.score:_row", 30, "before", id="within scoring"),
+    pytest.param("oar_bench.evaluation.score:write_json", 2, "before", id="before results"),
+]
+
+
+@pytest.mark.parametrize(("target", "call", "when"), EVALUATE)
+def test_a_killed_evaluation_has_every_sample_once(start, tmp_path, target, call, when):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+
+    def arguments(out: Path) -> tuple[str, ...]:
+        return ("evaluate", str(start), "--tasks", "oar_sum", "-n", "3", "--batch-size", "16",
+                "--limit", "20", "--out", str(out))  # fmt: skip
+
+    assert run(*arguments(whole)) == 0
+    assert run(*arguments(broken), die=(target, call, when)) == -9
+    assert run(*arguments(broken)) == 0
+    key = lambda row: (row["problem"], row["sample"])  # noqa: E731
+    for name in ("samples.jsonl", "scores.jsonl"):
+        a, b = (sorted(read_jsonl(p / "oar_sum" / name), key=key) for p in (whole, broken))
+        for row in (*a, *b):
+            row.pop("milliseconds", None)
+        assert a == b
+        assert len(a) == 60 == len({key(row) for row in a})
+    first, second = (read_json(p / "oar_sum" / "results.json") for p in (whole, broken))
+    assert first["metrics"] == second["metrics"]
+
+
+def test_a_killed_warm_start_goes_on(start, tmp_path, monkeypatch):
+    """From its last partial checkpoint, to the very weights of an unbroken one."""
+    monkeypatch.setenv("OAR_BENCH_CACHE", str(tmp_path / "cache"))
+    arguments = ("train", "smoke", "--steps", "1", "--out", str(tmp_path / "run"))
+    saved = ("oar_bench.training.warmstart:_supervised_loss", 130, "after")
+    assert run(*arguments, die=saved) == -9
+    [partial] = (tmp_path / "cache").rglob("partial/step-*")
+    assert partial.name == "step-000100"
+    assert run(*arguments) == 0
+    [done] = (tmp_path / "cache").rglob("done/model.safetensors")
+    assert done.read_bytes() == (start / "model.safetensors").read_bytes()
+
+
+def test_a_full_disk_says_so_and_loses_nothing(start, tmp_path):
+    """A 600 kB file system: the checkpoint doesn't fit, what was written stays whole."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(disk)])
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small file system is not allowed here")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "oar_bench", "train", "smoke", "--out", str(disk / "run")],
+            capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 2, done.stderr
+        last = done.stderr.strip().splitlines()[-1]
+        assert "no space left on device" in last
+        assert "free some disk space" in last
+        assert len(list(read_jsonl(disk / "run" / "metrics.jsonl"))) >= 1
+        assert not list((disk / "run" / "checkpoints").glob("step-*"))
+        assert not list((disk / "run" / "checkpoints").glob(".tmp-*"))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

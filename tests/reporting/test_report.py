@@ -1,0 +1,380 @@
+"""The report as a whole: its numbers, what it refuses, what it leaves out, the same bytes twice."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from oar_bench.errors import InputError
+from oar_bench.reporting import write_report
+from tests.reporting.synthetic import (
+    SETTINGS,
+    make_evaluation,
+    make_out,
+    make_run,
+    write_object,
+    write_rows,
+)
+
+
+def scores(folder):
+    """(P, K) of a run, read anew and without the package."""
+    rows = [json.loads(line) for line in (folder / "scores.jsonl").read_text().splitlines()]
+    table = pd.DataFrame(rows).pivot_table(index="problem", columns="sample", values="correct")
+    return table.to_numpy(dtype=float)
+
+
+def means(out, method, seeds=(0, 1, 2)):
+    """(S, P) problem means of a method."""
+    folders = [out / "runs" / method / f"seed-{s}" / "eval" / "arithmetic" for s in seeds]
+    return np.stack([scores(folder).mean(axis=1) for folder in folders])
+
+
+def cells(markdown, heading, first):
+    """The cells of the row that begins with `first`, in the table under `heading`."""
+    table = markdown.partition(heading)[2].lstrip("\n").partition("\n\n")[0]
+    for line in table.splitlines():
+        row = [cell.strip() for cell in line.strip("|").split("|")]
+        if row[0] == first:
+            return row
+    raise AssertionError(f"{first} is not under {heading}")
+
+
+def shown(value):
+    return f"{value:.1f}".replace("-", "\N{MINUS SIGN}")
+
+
+def test_means_and_differences_are_those_of_an_independent_computation(out, report):
+    page = report.markdown.read_text()
+    grpo, oar = means(out, "grpo"), means(out, "oar-p")
+    row = cells(page, "arithmetic: score and paired difference to grpo", "oar-p")
+    assert row[1] == "3"
+    assert row[2] == shown(100 * oar.mean())
+    assert row[4].lstrip("+") == shown(100 * (oar - grpo).mean())
+
+
+def test_the_interval_of_a_difference_is_the_wider_of_the_two_ways(out, report):
+    d = means(out, "oar-g") - means(out, "grpo")
+    s, p = d.shape
+    ms_seed, ms_problem = p * d.mean(axis=1).var(ddof=1), s * d.mean(axis=0).var(ddof=1)
+    total = ((d - d.mean()) ** 2).sum()
+    ms_rest = (total - (s - 1) * ms_seed - (p - 1) * ms_problem) / ((s - 1) * (p - 1))
+    halves = [stats.t.ppf(0.975, s - 1) * np.sqrt(ms_seed / (s * p))]
+    if ms_seed > ms_rest and ms_problem > ms_rest:
+        sum_ = ms_seed + ms_problem - ms_rest
+        parts = [ms_seed**2 / (s - 1), ms_problem**2 / (p - 1), ms_rest**2 / ((s - 1) * (p - 1))]
+        halves.append(stats.t.ppf(0.975, sum_**2 / sum(parts)) * np.sqrt(sum_ / (s * p)))
+    elif ms_problem > ms_rest:
+        halves.append(stats.t.ppf(0.975, p - 1) * np.sqrt(ms_problem / (s * p)))
+    table = pd.read_csv(report.tables[1]).query("a == 'oar-g' and b == 'grpo'").iloc[0]
+    assert table["difference_high"] - table["difference"] == pytest.approx(max(halves))
+
+
+def test_pass_at_k_run_sd_and_shares_are_those_of_an_independent_computation(out, report):
+    folders = [out / "runs" / "oar-p" / f"seed-{s}" / "eval" / "arithmetic" for s in range(3)]
+    tables = [scores(folder) for folder in folders]
+    frame = pd.read_csv(report.tables[0]).query("method == 'oar-p'").iloc[0]
+    wrong = [4 - t.sum(axis=1) for t in tables]
+    pass_at_2 = np.mean([1 - w * (w - 1) / 12 for w in wrong])
+    assert frame["pass@2"] == pytest.approx(pass_at_2)
+    assert frame["pass@4"] == pytest.approx(np.mean([t.any(axis=1) for t in tables]))
+    sds = [t.mean(axis=0).std(ddof=1) for t in tables]
+    assert frame["run_sd"] == pytest.approx(np.sqrt(np.mean(np.square(sds))))
+    samples = [json.loads(x) for f in folders for x in (f / "samples.jsonl").open()]
+    assert frame["truncated"] == pytest.approx(
+        np.mean([s["finish_reason"] == "length" for s in samples])
+    )
+
+
+def test_p_values_are_holms_over_every_pair_but_the_starts(report):
+    pairs = pd.read_csv(report.tables[1])
+    family = pairs[pairs["a"] != "start"]
+    raw = family["p_unadjusted"].sort_values()
+    expected = (raw * np.arange(len(raw), 0, -1)).cummax().clip(upper=1)
+    assert np.allclose(family["p_holm"].loc[raw.index], expected)
+    start = pairs[pairs["a"] == "start"].iloc[0]
+    assert start["p_holm"] == start["p_unadjusted"]
+
+
+def test_step_times_are_medians_without_the_first_step(out, report):
+    medians = []
+    for seed in range(3):
+        path = out / "runs" / "oar-p" / f"seed-{seed}" / "timing.jsonl"
+        frame = pd.DataFrame([json.loads(line) for line in path.open()])
+        frame = frame[(frame["step"] > 1) & (frame["phase"] != "checkpoint")]
+        medians.append(frame.groupby("step")["seconds"].sum().median())
+    row = pd.read_csv(report.tables[2]).query("method == 'oar-p' and phase == 'step'").iloc[0]
+    assert row["median_seconds"] == pytest.approx(np.mean(medians))
+    assert 3.0 < row["ratio"] < 3.6
+    assert row["ratio_low"] < row["ratio"] < row["ratio_high"]
+
+
+def test_the_verdict_says_what_is_open_and_what_would_settle_it(report):
+    page = report.markdown.read_text()
+    verdict = page.partition("## Comparison")[0].replace("\N{NO-BREAK SPACE}", " ")
+    assert "No method is separable from grpo" in verdict
+    assert "This is no proof of equality" in verdict
+    assert "paired seeds" in verdict
+    assert "own weights shuffled" in verdict
+    assert "<b>" not in report.html.read_text()
+    assert "**" not in page  # nothing is bold: no best that isn't separable
+
+
+def test_a_real_gain_and_a_real_loss_are_named(tmp_path):
+    make_run(tmp_path, "grpo", 0, seed_sd=0)
+    for method, shift in (("grpo", 0.0), ("oar-p", 0.15), ("inverted", -0.15)):
+        for seed in range(4):
+            make_run(tmp_path, method, seed, shift=shift, seed_sd=0.005, problems=150)
+    page = write_report(tmp_path, tmp_path / "report").markdown.read_text()
+    assert cells(page, "score and paired difference to grpo", "oar-p")[7] == "better"
+    assert cells(page, "score and paired difference to grpo", "inverted")[7] == "worse"
+    assert "better than grpo." in page
+
+
+def test_a_gain_that_the_shuffled_control_also_shows_is_called_no_evidence(tmp_path):
+    for method, shift in (("grpo", 0.0), ("oar-p", 0.15), ("shuffled", 0.15)):
+        for seed in range(4):
+            make_run(tmp_path, method, seed, shift=shift, seed_sd=0.005, problems=150)
+    page = write_report(tmp_path, tmp_path / "report").markdown.read_text()
+    assert "that gain is no evidence of credit assignment" in page
+
+
+def test_uniform_with_the_same_answers_is_identical_not_a_tie(tmp_path):
+    make_out(tmp_path, methods=("grpo",), start=False, example=False)
+    for seed in range(3):
+        run = make_run(tmp_path, "uniform", seed)
+        shutil.copytree(tmp_path / f"runs/grpo/seed-{seed}/eval", run / "eval", dirs_exist_ok=True)
+    page = write_report(tmp_path, tmp_path / "report").markdown.read_text()
+    row = cells(page, "score and paired difference to grpo", "uniform")
+    assert row[4:8] == ["0.0", "[0.0, 0.0]", "1.000", "identical"]
+    assert "uniform is identical to grpo" in page
+
+
+def test_one_seed_says_that_the_seed_is_not_covered(tmp_path):
+    make_out(tmp_path, methods=("grpo", "oar-p"), seeds=(0,), example=False)
+    page = write_report(tmp_path, tmp_path / "report").markdown.read_text()
+    assert "the luck of training isn't covered" in page
+    assert cells(page, "score and paired difference to grpo", "oar-p")[9] == "unknown (one seed)"
+    assert "bootstrap over steps (one seed)" in page
+
+
+def test_without_grpo_nothing_is_compared_and_it_says_so(tmp_path):
+    make_out(tmp_path, methods=("oar-p", "weird <b>name"), seeds=(0, 1), example=False)
+    paths = write_report(tmp_path, tmp_path / "report")
+    assert "no grpo run was evaluated" in paths.markdown.read_text()
+    assert "weird &lt;b&gt;name" in paths.html.read_text()
+
+
+def test_several_tasks_have_a_table_each_and_one_family_of_tests(tmp_path):
+    make_out(tmp_path, methods=("grpo", "oar-p"), tasks=("arithmetic", "digits"), example=False)
+    paths = write_report(tmp_path, tmp_path / "report")
+    pairs = pd.read_csv(paths.tables[1]).query("a != 'start'")
+    assert list(pairs["task"]) == ["arithmetic", "digits"]
+    smallest = pairs["p_unadjusted"].min()
+    assert pairs["p_holm"].min() == pytest.approx(min(1, 2 * smallest))
+
+
+def test_a_smoke_run_says_that_its_numbers_mean_nothing(tmp_path):
+    make_out(tmp_path, methods=("grpo",), seeds=(0,), smoke=True, problems=5, samples=1, steps=1,
+             example=False)  # fmt: skip
+    page = write_report(tmp_path, tmp_path / "report").markdown.read_text()
+    assert "its numbers mean nothing" in page.replace("\n", " ")
+
+
+def test_out_or_its_runs_folder_give_the_same_bytes_twice(out, report, tmp_path):
+    paths = write_report(out / "runs", tmp_path / "again")
+    for old, new in [
+        (report.markdown, paths.markdown), (report.html, paths.html),
+        *zip(report.tables, paths.tables, strict=True),
+        *zip(report.figures, paths.figures, strict=True),
+    ]:  # fmt: skip
+        assert old.name == new.name
+        assert old.read_bytes() == new.read_bytes()
+
+
+def test_no_path_of_this_machine_is_in_the_report(out, report):
+    for path in (report.markdown, report.html, *report.tables, *report.figures):
+        assert str(out) not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"settings": {**SETTINGS, "train": {**SETTINGS["train"], "lr": 1e-3}}},
+         "settings.train.lr"),
+        ({"fingerprints": {"start": "other"}}, "fingerprints.start"),
+        ({"eval_fingerprints": {"grader": "other"}}, "fingerprints.grader"),
+        ({"eval_fingerprints": {"sampling": "other"}}, "fingerprints.sampling"),
+        ({"eval_fingerprints": {"data": "other"}}, "fingerprints.data"),
+    ],
+)  # fmt: skip
+def test_unlike_runs_are_refused_by_field_and_nothing_is_written(tmp_path, change, field):
+    make_run(tmp_path, "grpo", 0)
+    make_run(tmp_path, "oar-p", 0, **change)
+    with pytest.raises(InputError, match=rf"{field} is .*grpo/seed-0.* but .*oar-p/seed-0"):
+        write_report(tmp_path, tmp_path / "report")
+    assert not (tmp_path / "report").exists()
+    paths = write_report(tmp_path, tmp_path / "report", allow=[field])
+    assert "Unlike runs, compared on demand" in paths.markdown.read_text()
+
+
+def test_a_later_reproduce_with_more_seeds_is_no_unlike_setting(tmp_path):
+    make_run(tmp_path, "grpo", 0, settings={**SETTINGS, "reproduce": {"seeds": 1}})
+    make_run(tmp_path, "grpo", 1, settings={**SETTINGS, "reproduce": {"seeds": 2}})
+    write_report(tmp_path, tmp_path / "report")
+
+
+def test_an_evaluation_that_says_it_is_not_complete_is_left_out(tmp_path):
+    make_out(tmp_path, methods=("grpo",), seeds=(0, 1), example=False)
+    path = tmp_path / "runs/grpo/seed-1/eval/arithmetic/results.json"
+    write_object(path, {**json.loads(path.read_text()), "complete": False})
+    page = write_report(tmp_path, tmp_path / "report").markdown.read_text()
+    assert "grpo/seed-1: evaluation of arithmetic is unfinished" in page
+
+
+def test_a_start_evaluated_otherwise_is_refused(tmp_path):
+    make_out(tmp_path, methods=("grpo",), example=False, start=False)
+    make_evaluation(tmp_path / "start/eval/arithmetic", "arithmetic", [0.5] * 60,
+                    np.random.default_rng(0), fingerprints={"sampling": "other"})  # fmt: skip
+    with pytest.raises(InputError, match=r"fingerprints\.sampling"):
+        write_report(tmp_path, tmp_path / "report")
+
+
+def test_other_problems_are_refused(tmp_path):
+    make_run(tmp_path, "grpo", 0)
+    make_run(tmp_path, "oar-p", 0, problems=59)
+    with pytest.raises(InputError, match="other problems than grpo/seed-0"):
+        write_report(tmp_path, tmp_path / "report")
+
+
+def test_what_is_unfinished_is_named_and_left_out(tmp_path):
+    make_out(tmp_path, methods=("grpo", "oar-p"), seeds=(0, 1), example=False)
+    make_run(tmp_path, "oar-g", 0, status="running", steps=12)
+    make_run(tmp_path, "oar-g", 1, evaluate=False)
+    make_run(tmp_path, "oar-p", 2, evaluate=False)
+    half = tmp_path / "runs/oar-p/seed-2/eval/arithmetic/samples.jsonl"
+    write_rows(half, [])
+    (tmp_path / "runs/oar-p/seed-3").mkdir()
+    paths = write_report(tmp_path, tmp_path / "report")
+    for page in (paths.markdown.read_text(), paths.html.read_text()):
+        for words in ("oar-g/seed-0", "training is unfinished (12 steps so far)", "oar-g/seed-1",
+                      "no evaluation yet", "oar-p/seed-2", "evaluation of arithmetic is unfinished",
+                      "oar-p/seed-3", "training never began"):  # fmt: skip
+            assert words in page
+    assert list(pd.read_csv(paths.tables[0])["method"]) == ["start", "grpo", "oar-p"]
+    assert cells(paths.markdown.read_text(), "difference to grpo", "oar-p")[1] == "2"
+
+
+def test_a_run_that_lacks_one_of_two_evaluations_is_named_and_the_other_one_used(tmp_path):
+    make_out(tmp_path, methods=("grpo", "oar-p"), seeds=(0, 1), tasks=("arithmetic", "digits"),
+             example=False)  # fmt: skip
+    (tmp_path / "runs/oar-p/seed-1/eval/digits/results.json").unlink()
+    page = write_report(tmp_path, tmp_path / "report").markdown.read_text()
+    assert "oar-p/seed-1: evaluation of digits is unfinished" in page
+    assert cells(page, "arithmetic: score and paired difference to grpo", "oar-p")[1] == "2"
+    assert cells(page, "digits: score and paired difference to grpo", "oar-p")[1] == "1"
+
+
+def test_pairs_use_only_the_seeds_that_both_have(tmp_path):
+    for seed in range(3):
+        make_run(tmp_path, "grpo", seed)
+    for seed in range(1, 5):
+        make_run(tmp_path, "oar-p", seed)
+    paths = write_report(tmp_path, tmp_path / "report")
+    pair = pd.read_csv(paths.tables[1]).iloc[0]
+    d = means(tmp_path, "oar-p", (1, 2)) - means(tmp_path, "grpo", (1, 2))
+    assert pair["seeds"] == 2
+    assert pair["difference"] == pytest.approx(d.mean())
+
+
+def spoil_scores(out):
+    path = out / "runs/grpo/seed-0/eval/arithmetic/scores.jsonl"
+    path.write_text(path.read_text().replace('"status"', "status", 1))
+
+
+def drop_status(out):
+    path = out / "runs/grpo/seed-0/eval/arithmetic/scores.jsonl"
+    path.write_text(path.read_text().replace('"correct": ', '"right": '))
+
+
+def double_score(out):
+    path = out / "runs/grpo/seed-0/eval/arithmetic/scores.jsonl"
+    path.write_text(path.read_text() + path.read_text().splitlines()[0] + "\n")
+
+
+def flip_score(out):
+    path = out / "runs/grpo/seed-0/eval/arithmetic/scores.jsonl"
+    path.write_text(path.read_text().replace('"correct": true', '"correct": false', 1))
+
+
+def word_in_metrics(out):
+    path = out / "runs/grpo/seed-0/metrics.jsonl"
+    path.write_text(path.read_text().replace('"reward": ', '"reward": "x", "_": ', 1))
+
+
+def timing_without_phase(out):
+    path = out / "runs/grpo/seed-0/timing.jsonl"
+    path.write_text(path.read_text().replace('"phase"', '"face"', 1))
+
+
+def other_schema(out):
+    path = out / "runs/grpo/seed-0/run.json"
+    path.write_text(path.read_text().replace('"schema": 1', '"schema": 99', 1))
+
+
+def twin(out):
+    shutil.copytree(out / "runs/grpo/seed-0", out / "runs/grpo2/seed-0")
+
+
+def short_example(out):
+    path = out / "credit_example.json"
+    about = json.loads(path.read_text())
+    about["sections"].pop()
+    write_object(path, about)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (spoil_scores, r"scores\.jsonl: line 1 is not JSON"),
+        (drop_status, "lacks 'correct'"),
+        (double_score, "is scored twice"),
+        (flip_score, r"results\.json does not belong to scores\.jsonl"),
+        (word_in_metrics, r"metrics\.jsonl: 'reward' holds what is no number"),
+        (timing_without_phase, r"timing\.jsonl: line 1 lacks 'phase'"),
+        (other_schema, "schema 99, but this version reads 1"),
+        (twin, "are both grpo with seed 0"),
+        (short_example, r"credit_example\.json: sections has \d+ entries for \d+ tokens"),
+    ],
+)
+def test_broken_files_are_told_in_one_line_with_their_name(tmp_path, damage, message):
+    make_out(tmp_path, methods=("grpo",), seeds=(0,), problems=5, steps=2)
+    damage(tmp_path)
+    with pytest.raises(InputError, match=message) as caught:
+        write_report(tmp_path, tmp_path / "report")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "report").exists()
+
+
+def test_what_is_no_folder_of_finished_runs_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no such folder"):
+        write_report(tmp_path / "absent", tmp_path / "report")
+    with pytest.raises(InputError, match="no runs here"):
+        write_report(tmp_path, tmp_path / "report")
+    run = make_run(tmp_path, "grpo", 0, status="running", problems=5)
+    with pytest.raises(InputError, match="this is one run"):
+        write_report(run, tmp_path / "report")
+    with pytest.raises(InputError, match=r"nothing finished to report .*grpo/seed-0: training is"):
+        write_report(tmp_path, tmp_path / "report")
+
+
+def test_runs_without_timing_or_training_metrics_still_report(tmp_path):
+    make_out(tmp_path, methods=("grpo", "oar-p"), seeds=(0, 1), example=False, start=False)
+    for path in tmp_path.glob("runs/*/*/*.jsonl"):
+        path.unlink()
+    page = write_report(tmp_path, tmp_path / "report").markdown.read_text()
+    assert "No run kept timings." in page
+    assert "No run logged a training reward." in page

@@ -1,0 +1,146 @@
+"""The command line by hand: help, bad input in one line with exit code 2, the stages apart."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from oar_bench.records import read_json, read_jsonl
+
+COMMANDS = ["reproduce", "train", "generate", "score", "evaluate", "report", "tasks", "doctor"]
+
+
+def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "oar_bench", *arguments], capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_has_an_example(command):
+    done = call(command, "--help")
+    assert done.returncode == 0
+    assert f"oar-bench {command}" in done.stdout
+    assert "Example" in done.stdout
+
+
+BAD = [
+    (["reproduce", "tinny"], "did you mean 'tiny'"),
+    (["reproduce", "tiny", "--methods", "grpo,oarp"], "did you mean 'oar-p'"),
+    (["reproduce", "tiny", "--methods", ","], "no name is given"),
+    (["reproduce", "tiny", "--seeds", "0"], "--seeds"),
+    (["reproduce", "tiny", "--steps", "x"], "--steps"),
+    (["train", "tiny", "--method", "orp-g"], "did you mean 'oar-g'"),
+    (["train", "nowhere.yaml"], "no such recipe file"),
+    (["evaluate", "/nowhere", "--tasks", "oar_sum"], "no such checkpoint folder"),
+    (["evaluate", ".", "--tasks", "oar_sum"], "no config.json"),
+    (["evaluate", ".", "--tasks", "oar_sums"], "did you mean 'oar_sum'"),
+    (["evaluate", ".", "--tasks", "oar_sum", "-n", "4", "--temperature", "0"], "equal responses"),
+    (["evaluate", ".", "--task", "oar_sum"], "--tasks"),
+    (["score", "/nowhere"], "no such evaluation folder"),
+    (["score", "."], "no generation.json"),
+    (["report", "/nowhere"], "/nowhere"),
+    (["report", "."], "."),
+    (["nonsense"], "nonsense"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), BAD, ids=lambda v: " ".join(v)[:40])
+def test_bad_input_is_one_line_and_exit_code_2(arguments, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = call(*arguments)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert said in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sampling_out_of_range(start, tmp_path):
+    for arguments, said in (
+        (["--max-new-tokens", "45"], "context of 48"),
+        (["--limit", "999"], "999 problems asked for"),
+        (["--temperature", "nan"], "no temperature"),
+        (["--top-p", "0"], "no top-p"),
+    ):
+        out = tmp_path / "out"
+        done = call("evaluate", str(start), "--tasks", "oar_sum", "--out", str(out), *arguments)
+        assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1), done.stderr
+        assert said in done.stderr
+
+
+def test_the_stages_apart_equal_evaluate(start, tmp_path):
+    common = ("--tasks", "oar_sum", "--limit", "10", "-n", "2")
+    assert call("evaluate", str(start), *common, "--out", str(tmp_path / "a")).returncode == 0
+    assert call("generate", str(start), *common, "--out", str(tmp_path / "b")).returncode == 0
+    assert not (tmp_path / "b" / "oar_sum" / "scores.jsonl").exists()
+    scored = call("score", str(tmp_path / "b" / "oar_sum"), "--json")
+    one = read_json(tmp_path / "a" / "oar_sum" / "results.json")
+    assert json.loads(scored.stdout)["metrics"] == one["metrics"]
+    two = read_json(tmp_path / "b" / "oar_sum" / "results.json")
+    assert two["metrics"] == one["metrics"]
+
+
+def test_another_evaluation_in_the_folder_is_refused(start, tmp_path):
+    common = ("evaluate", str(start), "--tasks", "oar_sum", "--out", str(tmp_path))
+    assert call(*common, "--limit", "5").returncode == 0
+    before = (tmp_path / "oar_sum" / "samples.jsonl").read_bytes()
+    for change, field in (
+        (["--limit", "6"], "data"),
+        (["--limit", "5", "--seed", "1"], "sampling"),
+    ):
+        done = call(*common, *change)
+        assert done.returncode == 2
+        assert f"another {field}" in done.stderr
+    assert (tmp_path / "oar_sum" / "samples.jsonl").read_bytes() == before
+
+
+def test_a_file_where_a_folder_is_needed(start, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for arguments in (
+        ["evaluate", str(start), "--tasks", "oar_sum", "--out", str(file)],
+        ["train", "smoke", "--out", str(file)],
+        ["reproduce", "smoke", "--out", str(file)],
+        ["report", str(file)],
+        ["score", str(file)],
+    ):
+        done = call(*arguments)
+        assert done.returncode == 2, arguments
+        assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert file.read_text() == "mine"
+
+
+def test_tasks_and_doctor_as_json():
+    assert "oar_digits" in json.loads(call("tasks", "--json").stdout)
+    found = json.loads(call("doctor", "--json").stdout)
+    assert found["engines"]["hf"].startswith("works")
+    assert "torch" in found["packages"]
+
+
+def test_reproduce_twice_does_nothing_the_second_time(start, tmp_path):
+    """The whole way, and then again: no file but the lock and the report is written anew."""
+    out = tmp_path / "out"
+    command = ("reproduce", "smoke", "--seeds", "1", "--methods", "grpo,oar-p", "--steps", "2")
+    first = call(*command, "--out", str(out))
+    assert first.returncode == 0, first.stderr
+    assert "grpo" in first.stdout
+    for name in ("report.md", "index.html", "reproduce.json", "credit_example.json"):
+        assert (out / name).is_file()
+    files = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    times = {p: p.stat().st_mtime_ns for p in (out / "runs").rglob("*") if p.is_file()}
+    second = call(*command, "--out", str(out))
+    assert second.returncode == 0, second.stderr
+    assert "train" not in second.stderr
+    assert files == {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    changed = [p for p, t in times.items() if p.stat().st_mtime_ns != t and p.name != ".lock"]
+    assert changed == []
+    other = call("reproduce", "smoke", "--seeds", "1", "--steps", "3", "--out", str(out))
+    assert other.returncode == 2
+    assert "other settings" in other.stderr
+    rows = list(read_jsonl(Path(out) / "runs" / "oar-p" / "seed-0" / "metrics.jsonl"))
+    assert [row["step"] for row in rows] == [1, 2]
