@@ -152,9 +152,11 @@ def _supervised_loss(
     batch = list(islice(problems(family, "train", seed), settings.batch_size))
     end = eos_ids(model, tokenizer)[0]
     ids, attention, response = pad_batch(
-        [encode(tokenizer, p.prompt) for p in batch], [[*encode(tokenizer, p.solution), end] for p in batch],
-        pad_id(tokenizer), side="right",
-    )  # fmt: skip
+        [encode(tokenizer, p.prompt) for p in batch],
+        [[*encode(tokenizer, p.solution), end] for p in batch],
+        pad_id(tokenizer),
+        side="right",
+    )
     logits = model(input_ids=ids, attention_mask=attention, use_cache=False).logits[:, :-1]
     targets = ids[:, 1:].masked_fill(~response[:, 1:], -100)
     return cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
