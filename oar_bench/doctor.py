@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import platform
 from typing import Any
 
 from oar_bench.identity import PACKAGES, environment
@@ -27,10 +26,7 @@ def examine() -> dict[str, Any]:
         "tasks": str(shipped("tasks")),
         "cache": f"{cache_folder()} ({_writable(cache_folder())})",
         "packages": {name: facts["packages"].get(name, "not installed") for name in PACKAGES},
-        "engines": {
-            "hf": f"works (torch {torch.__version__}, {platform.machine()})",
-            "vllm": _vllm(),
-        },
+        "engines": {"hf": _hf(), "vllm": _vllm()},
     }
 
 
@@ -38,6 +34,20 @@ def _device(torch: Any) -> str:
     if torch.cuda.is_available():
         return f"cuda: {torch.cuda.get_device_name(0)}"
     return f"cpu, {torch.get_num_threads()} threads"
+
+
+def _hf() -> str:
+    """Let a model of a few weights answer, rather than guess from what is installed."""
+    from oar_bench.config import ModelSettings
+    from oar_bench.engines.base import Request, Sampling
+    from oar_bench.engines.hf import HFEngine
+    from oar_bench.training.model import tiny_model, word_tokenizer
+
+    tokenizer = word_tokenizer()
+    settings = ModelSettings(layers=1, hidden=8, heads=1, intermediate=8, max_context=16)
+    engine = HFEngine(tiny_model(settings, tokenizer, 0), tokenizer)
+    done = list(engine.generate([Request("p", 0, "1 + 1 =", 0)], Sampling(max_new_tokens=4)))
+    return f"works ({done[0].response_tokens} tokens sampled)"
 
 
 def _vllm() -> str:

@@ -79,20 +79,22 @@ def reproduce(
 
     for method in methods:
         check_method(method, "--methods")
-    task = load_task(recipe.evaluation.task, limit=recipe.evaluation.problems)
     if out.exists() and not out.is_dir():
         raise InputError("a folder is expected, not a file", str(out), "choose another --out")
     with owned(out):
         _claim(recipe, methods, seeds, out, command)
+        runs = [(method, seed) for seed in seeds for method in methods]
+        if _is_done(recipe, runs, out):
+            return out
+        task = load_task(recipe.evaluation.task, limit=recipe.evaluation.problems)
         start = starting_point(recipe, console)
         evaluation = Path("eval") / task.name
         evaluate_checkpoint(start, task, recipe, out / "start" / evaluation, console, "start")
-        for seed in seeds:
-            for method in methods:
-                folder = out / "runs" / method / f"seed-{seed}"
-                name = f"{method}, seed {seed}"
-                final = _train(recipe, method, seed, start, folder, console, name)
-                evaluate_checkpoint(final, task, recipe, folder / evaluation, console, name)
+        for method, seed in runs:
+            folder = _run_folder(out, method, seed)
+            name = f"{method}, seed {seed}"
+            final = _train(recipe, method, seed, start, folder, console, name)
+            evaluate_checkpoint(final, task, recipe, folder / evaluation, console, name)
         example = out / "credit_example.json"
         if not example.exists():
             write_json(example, credit_example(start, recipe, out / "start" / evaluation))
@@ -100,6 +102,26 @@ def reproduce(
             write_report(out, out)
             tick(1, "")
     return out
+
+
+def _run_folder(out: Path, method: str, seed: int) -> Path:
+    return out / "runs" / method / f"seed-{seed}"
+
+
+def _is_done(recipe: Recipe, runs: list[tuple[str, int]], out: Path) -> bool:
+    """Whether every run is trained and evaluated, and the report newer than all of them."""
+    report = out / "index.html"
+    if not report.is_file() or not (out / "credit_example.json").is_file():
+        return False
+    folders = [out / "start", *(_run_folder(out, method, seed) for method, seed in runs)]
+    trained = all(RunFolder(folder).is_finished() for folder in folders[1:])
+    results = [folder / "eval" / recipe.evaluation.task / "results.json" for folder in folders]
+    return trained and all(
+        path.is_file()
+        and read_json(path).get("complete")
+        and path.stat().st_mtime_ns <= report.stat().st_mtime_ns
+        for path in results
+    )
 
 
 def starting_point(recipe: Recipe, console: Console) -> Path:
@@ -133,6 +155,12 @@ def _claim(
 ) -> None:
     """Write reproduce.json; an existing one must be of the same recipe (methods may be added)."""
     file = out / "reproduce.json"
+    foreign = [path.name for path in out.iterdir() if path.name != ".lock"]
+    if foreign and not file.exists():
+        raise InputError(
+            f"the folder has other files in it ({foreign[0]})", str(out),
+            "choose an empty or a new --out",
+        )  # fmt: skip
     settings = {k: v for k, v in recipe.settings().items() if k != "reproduce"}
     wanted: dict[str, Any] = {
         "schema": SCHEMA,

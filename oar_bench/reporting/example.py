@@ -9,7 +9,7 @@ from typing import Any
 
 from oar_bench.errors import InputError
 from oar_bench.reporting.frames import method_order
-from oar_bench.reporting.text import number, visible
+from oar_bench.reporting.text import number, significant, visible
 
 SECTIONS = ("reasoning", "prefix", "answer", "rest")
 STEPS = 5  # shades above 1; four below
@@ -33,7 +33,7 @@ class Token:
         """What hovering says."""
         return (
             f"token {self.place}, {self.section}: "
-            f"weight {number(self.weight, 2)}, importance {number(self.importance, 4)}"
+            f"weight {number(self.weight, 2)}, importance {significant(self.importance)}"
         )
 
 

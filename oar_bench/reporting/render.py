@@ -82,8 +82,10 @@ def _environment(language: str) -> Environment:
         keep_trailing_newline=True,
         finalize=_shown_in_markdown if language == "md" else _shown,
     )
-    own = (text.percent, text.points, text.bracket, text.number, text.p_value, thousands, small,
-           wording.settle_words, wording.verdict_word, wording.detectable_words)  # fmt: skip
+    own = (
+        *(text.percent, text.points, text.bracket, text.number, text.significant, text.p_value),
+        *(thousands, small, wording.settle_words, wording.verdict_word, wording.detectable_words),
+    )
     environment.filters.update({function.__name__: function for function in own})
     environment.filters.update(fenced=_fenced, token=_token)
     return environment

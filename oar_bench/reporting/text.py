@@ -79,6 +79,17 @@ def number(value: float | None, digits: int = 1) -> Written:
     return Written(text.replace("-", MINUS))
 
 
+def significant(value: float | None, digits: int = 3) -> Written:
+    """A number of any size with so many significant figures.
+
+    >>> significant(0.00012345), significant(0.64812), significant(None)
+    ('0.000123', '0.648', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return Written(NONE)
+    return Written(f"{value:.{digits}g}".replace("-", MINUS))
+
+
 def percent(share: float | None, digits: int = 1) -> Written:
     """A share as percent without its sign.
 
