@@ -33,6 +33,7 @@ FILLERS = ("so", "well", "now", "then", "next", "hmm", "okay", "let", "us", "see
 FILLER_PROBABILITY = 0.5
 MOST_FILLERS = 4  # in a row, so that a response has a known greatest length
 ANSWER_MARK = "####"
+ANSWER_TYPE: Literal["exact"] = "exact"  # digits by position: "0 4" is not "4"
 STEPS = 5
 DIGITS = 4
 HELD_OUT_SHARE = 8  # one text in eight is held out
