@@ -150,7 +150,7 @@ def distinct(family: str, split: Split, count: int, seed: int = 0) -> list[Probl
         found.setdefault(problem.prompt, problem)
         if len(found) == count:
             break
-        if tries > 100 * count + 1000:
+        if tries > 20 * count + 1000:
             raise InputError(
                 f"{count} different problems asked for, its {split} split has {len(found)}", family
             )
