@@ -11,6 +11,15 @@ import typer
 
 from oar_bench import __version__
 from oar_bench.errors import OS_MENDS, InputError
+from oar_bench.stages import (
+    choice,
+    is_evaluation,
+    print_comparison,
+    run_generation,
+    run_scoring,
+    score_responses,
+    split_words,
+)
 
 app = typer.Typer(
     name="oar-bench",
@@ -169,16 +178,68 @@ def generate(
 
 @app.command()
 def score(
-    folders: Annotated[list[Path], typer.Argument(help="Folders that `generate` wrote.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="Folders that `generate` wrote, or a file of responses (JSON lines)."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Scores of a file; default scores.jsonl beside it.")
+    ] = None,
+    response_field: Annotated[str, typer.Option(help="Field of the response.")] = "response",
+    gold_field: Annotated[str, typer.Option(help="Field of the gold answer.")] = "gold",
+    id_field: Annotated[str, typer.Option(help="Field that names a row.")] = "id",
+    answer_type: Annotated[
+        str | None, typer.Option(help="math, number, choice or exact, instead of the rows' own.")
+    ] = None,
+    extract: Annotated[str, typer.Option(help="auto, boxed or gsm8k.")] = "auto",
+    tolerance: Annotated[
+        float | None, typer.Option(min=0, help="Accept |answer - gold| <= T max(1, |gold|).")
+    ] = None,
+    deadline: Annotated[float, typer.Option(min=0.05, help="Seconds for one hard case.")] = 2.0,
+    workers: Annotated[int, typer.Option("--workers", "-w", min=1, help="Worker processes.")] = 1,
+    expect: Annotated[
+        bool, typer.Option("--expect", help="Compare with the rows' `expected` field.")
+    ] = False,
+    diff: Annotated[
+        Path | None, typer.Option(help="Print each verdict that differs from this scores file.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Grade the samples of evaluation folders; needs no model.
+    """Grade responses; needs no model. Run it again to resume.
 
-    Example:
+    A folder is an evaluation that `generate` wrote. A file may be our samples.jsonl, lm-eval's
+    `--log_samples` file, any JSON lines with a response and a gold, or cases with an `expected`
+    verdict; the grading options apply to files, since a folder's task has its own.
+
+    Examples:
 
       oar-bench score evaluations/step-000030/oar_arithmetic
+
+      oar-bench score samples_gsm8k.jsonl --answer-type number --out scores.jsonl
+
+      oar-bench score mine.jsonl --response-field output --gold-field answer --workers 2
+
+      oar-bench score cases.jsonl --expect
+
+      oar-bench score mine.jsonl --out new.jsonl --diff scores.jsonl
     """
-    run_scoring(folders, as_json)
+    folders = [path for path in paths if path.is_dir() or is_evaluation(path)]
+    if len(folders) == len(paths):
+        run_scoring([path if path.is_dir() else path.parent for path in paths], as_json)
+        return
+    if len(paths) > 1:
+        raise InputError("several paths are given", "score", "give folders, or one file")
+    from oar_bench.evaluation.formats import Fields
+    from oar_bench.evaluation.score_file import Graders
+
+    graders = Graders(
+        choice(answer_type, ("math", "number", "choice", "exact"), "--answer-type"),
+        choice(extract, ("auto", "boxed", "gsm8k"), "--extract"),
+        tolerance, deadline, workers,
+    )  # fmt: skip
+    fields = Fields(response_field, gold_field, id_field)
+    target = out or paths[0].parent / "scores.jsonl"
+    score_responses(paths[0], target, graders, fields, expect=expect, diff=diff, as_json=as_json)
 
 
 @app.command()
@@ -266,98 +327,6 @@ def doctor(as_json: AsJson = False) -> None:
                 print(f"  {key:<14}{item}")
         else:
             print(f"{name:<16}{value}")
-
-
-def split_words(text: str, where: str) -> list[str]:
-    """The words of a comma-separated option, without repeats.
-
-    >>> split_words("grpo, oar-p,grpo", "--methods")
-    ['grpo', 'oar-p']
-    """
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words:
-        raise InputError("no name is given", where)
-    return list(dict.fromkeys(words))
-
-
-def run_generation(
-    model: Path, tasks: str, samples: int, temperature: float, top_p: float, seed: int,
-    limit: int | None, max_new_tokens: int | None, batch_size: int, out: Path | None,
-) -> list[Path]:  # fmt: skip
-    """The stage `generate` for each task; the evaluation folders."""
-    from oar_bench.engines.base import check_samples
-    from oar_bench.tasks.registry import check_task
-
-    names = split_words(tasks, "--tasks")
-    for name in names:
-        check_task(name)
-    check_samples(samples, temperature)
-    from oar_bench.console import Progress
-    from oar_bench.engines.hf import HFEngine
-    from oar_bench.evaluation.generate import generate as run
-    from oar_bench.evaluation.generate import sampling_of
-    from oar_bench.identity import fingerprint_files
-    from oar_bench.tasks.registry import load_task
-
-    engine = HFEngine.load(model, batch_size)
-    weights = fingerprint_files(sorted(model.glob("*.safetensors")))
-    base = out or Path("evaluations") / model.resolve().name
-    console, folders = Progress(), []
-    for name in names:
-        task = load_task(name, limit=limit)
-        sampling = sampling_of(
-            task, temperature=temperature, top_p=top_p, max_new_tokens=max_new_tokens
-        )
-        with console.stage(f"generate {name}", len(task.questions) * samples) as tick:
-            run(
-                engine, str(model), weights, task, base / name, samples=samples,
-                sampling=sampling, seed=seed, progress=lambda done, _: tick(done, ""),
-            )  # fmt: skip
-        folders.append(base / name)
-    return folders
-
-
-def run_scoring(folders: list[Path], as_json: bool) -> None:
-    """The stage `score` for each folder; prints a summary."""
-    from oar_bench.evaluation.score import score as run
-
-    every: list[dict[str, Any]] = []
-    for folder in folders:
-        results = run(folder)
-        every.append(results)
-        if not as_json:
-            print_results(results, folder)
-    if as_json:
-        print(json.dumps(every if len(every) > 1 else every[0], indent=2))
-
-
-def print_results(results: dict[str, Any], folder: Path) -> None:
-    """A few lines on one evaluation."""
-    metrics, count = results["metrics"], results["settings"]
-    print(f"{results['task']}: {metrics['n_problems']} problems x {metrics['n_samples']} samples")
-    for name, value in metrics.items():
-        if isinstance(value, dict) and "low" in value:
-            low, high = value["low"], value["high"]
-            print(f"  {name:<18}{100 * value['value']:6.1f} %   95 % [{_pp(low)}, {_pp(high)}]")
-    if metrics.get("run_sd") is not None:
-        print(f"  {'run-to-run SD':<18}{100 * metrics['run_sd']:6.1f} points")
-    for name in ("truncated", "no_answer"):
-        print(f"  {name:<18}{100 * metrics[name]:6.1f} %")
-    if not results["complete"]:
-        made, all_of_them = sum(metrics["statuses"].values()), count["problems"] * count["samples"]
-        print(f"  incomplete: {made} of {all_of_them} samples; run `oar-bench generate` again")
-    print(f"  {folder / 'results.json'}")
-
-
-def _pp(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}"
-
-
-def print_comparison(folder: Path) -> None:
-    """The report's comparison table and where the report lies."""
-    text = (folder / "report.md").read_text(encoding="utf-8")
-    print(text.partition("\n## Comparison")[2].partition("\n## ")[0].strip())
-    print(f"\nreport: {folder / 'index.html'} and {folder / 'report.md'}")
 
 
 def main() -> None:

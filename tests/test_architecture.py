@@ -19,6 +19,7 @@ LAYERS = [
     {"overhead"},
     {"training", "evaluation"},
     {"reporting", "reproduce", "doctor"},
+    {"stages"},
     {"cli", "__main__"},
 ]
 WITHIN = {

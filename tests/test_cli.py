@@ -69,7 +69,7 @@ BAD = [
     (["evaluate", ".", "--tasks", "oar_sums"], "did you mean 'oar_sum'"),
     (["evaluate", ".", "--tasks", "oar_sum", "-n", "4", "--temperature", "0"], "equal responses"),
     (["evaluate", ".", "--task", "oar_sum"], "--tasks"),
-    (["score", "/nowhere"], "no such evaluation folder"),
+    (["score", "/nowhere"], "no such file"),
     (["score", "."], "no generation.json"),
     (["report", "/nowhere"], "/nowhere"),
     (["report", "."], "."),

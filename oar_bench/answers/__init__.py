@@ -1,14 +1,18 @@
-"""Finding the answer in a response and deciding whether it is right. Strings in, verdicts out.
+r"""Mathematical answers: finding them in a response and comparing them with a gold.
 
->>> grade("3 + 4 = 7 ; #### 7", "7", answer_type="exact").status
-'correct'
->>> extract_answer("so 1 + 1 = 2 ; #### 2 0").text
-'2 0'
+Importing this package imports neither sympy nor math-verify; they run in worker processes only.
+
+>>> grade("Thus $x = \\boxed{\\frac{3}{2}}$.", "1.5").correct
+True
+>>> extract_answer("The answer is 12.").text
+'12'
+>>> equivalent("2\\sqrt{2}", "\\sqrt{8}")
+True
 """
 
-from __future__ import annotations
-
+from oar_bench.answers.api import equivalent, grade
 from oar_bench.answers.extract import Extraction, extract_answer
-from oar_bench.answers.grader import Grade, Grader, Status, grade
+from oar_bench.answers.grader import Grader
+from oar_bench.answers.grades import Grade, Status
 
-__all__ = ["Extraction", "Grade", "Grader", "Status", "extract_answer", "grade"]
+__all__ = ["Extraction", "Grade", "Grader", "Status", "equivalent", "extract_answer", "grade"]

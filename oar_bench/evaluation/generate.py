@@ -76,7 +76,7 @@ def generate(
         "samples": samples,
         "seed": seed,
         "sampling": sampling.settings(),
-        "answer_type": task.answer_type,
+        "grading": task.grading,
         "fingerprints": {
             **task.fingerprints,
             "sampling": fingerprint([sampling.settings(), samples, seed]),

@@ -35,7 +35,7 @@ def score(folder: Path, progress: Progress = lambda done, wanted: None) -> dict[
     if not samples:
         raise InputError("there are no samples to score", str(folder), "run `oar-bench generate`")
     path = folder / "scores.jsonl"
-    with Grader(answer_type=generation["answer_type"]) as grader:
+    with Grader(**generation["grading"]) as grader:
         marker = folder / "grader.json"
         if marker.exists() and read_json(marker).get("grader") != grader.fingerprint:
             path.unlink(missing_ok=True)  # verdicts of another grader
@@ -58,8 +58,7 @@ def score(folder: Path, progress: Progress = lambda done, wanted: None) -> dict[
         "metrics": summarize(samples, read_jsonl(path)),
         "fingerprints": {**generation["fingerprints"], "grader": grader_print},
         "settings": {
-            key: generation[key]
-            for key in ("problems", "samples", "seed", "sampling", "answer_type")
+            key: generation[key] for key in ("problems", "samples", "seed", "sampling", "grading")
         },
         "environment": environment(),
     }

@@ -33,6 +33,7 @@ FILLERS = ("so", "well", "now", "then", "next", "hmm", "okay", "let", "us", "see
 FILLER_PROBABILITY = 0.5
 MOST_FILLERS = 4  # in a row, so that a response has a known greatest length
 ANSWER_MARK = "####"
+ANSWER_TYPE: Literal["exact"] = "exact"  # digits by position: "0 4" is not "4"
 STEPS = 5
 DIGITS = 4
 HELD_OUT_SHARE = 8  # one text in eight is held out
@@ -149,7 +150,7 @@ def distinct(family: str, split: Split, count: int, seed: int = 0) -> list[Probl
         found.setdefault(problem.prompt, problem)
         if len(found) == count:
             break
-        if tries > 100 * count + 1000:
+        if tries > 20 * count + 1000:
             raise InputError(
                 f"{count} different problems asked for, its {split} split has {len(found)}", family
             )

@@ -10,11 +10,41 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast, get_args
 
+from oar_bench.answers.extract import AnswerType, ExtractMode
 from oar_bench.errors import InputError, nearest
 from oar_bench.identity import fingerprint, fingerprint_files
 from oar_bench.resources import shipped
+
+
+class GradingSettings(TypedDict, total=False):
+    """How a task's answers are graded, from its metadata; each key is a keyword of `Grader`."""
+
+    answer_type: AnswerType
+    extract: ExtractMode
+    tolerance: float
+
+
+def grading_settings(metadata: Mapping[str, Any], name: str) -> GradingSettings:
+    """The grading part of a task's metadata.
+
+    Raises:
+        InputError: a value that the grader doesn't know.
+
+    >>> grading_settings({"version": 1, "answer_type": "number", "tolerance": 0.01}, "mine")
+    {'answer_type': 'number', 'tolerance': 0.01}
+    """
+    known = {"answer_type": get_args(AnswerType), "extract": get_args(ExtractMode)}
+    for key, values in known.items():
+        if key in metadata and metadata[key] not in values:
+            raise InputError(
+                f"{metadata[key]!r} is no {key}", f"task {name}", f"use one of {', '.join(values)}"
+            )
+    if not isinstance(metadata.get("tolerance", 0.0), int | float):
+        raise InputError(f"{metadata['tolerance']!r} is no tolerance", f"task {name}")
+    found = {key: metadata[key] for key in GradingSettings.__annotations__ if key in metadata}
+    return cast(GradingSettings, found)
 
 
 @dataclass(frozen=True)
@@ -34,7 +64,7 @@ class LoadedTask:
     questions: tuple[Question, ...]
     stop: tuple[str, ...]
     max_new_tokens: int
-    answer_type: str
+    grading: GradingSettings
     fingerprints: Mapping[str, str]
     """`task` (its file and settings), `data` (problems and golds), `prompt` (the exact prompts)."""
 
@@ -110,7 +140,7 @@ def load_task(
         questions=tuple(questions),
         stop=tuple([until] if isinstance(until, str) else until),
         max_new_tokens=int(generation.get("max_gen_toks", 1024)),
-        answer_type=str(settings.get("answer_type", "exact")),
+        grading=grading_settings(settings, name),
         fingerprints={
             "task": fingerprint(
                 {"files": fingerprint_files(_files_of(folder, name)), "metadata": settings}

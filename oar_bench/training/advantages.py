@@ -6,7 +6,11 @@ import torch
 
 
 def group_advantages(
-    rewards: torch.Tensor, group_size: int, *, scale_rewards: bool = True
+    rewards: torch.Tensor,
+    group_size: int,
+    *,
+    scale_rewards: bool = True,
+    graded: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, float]:
     """Advantage of each response within its group, and the share of groups without a signal.
 
@@ -19,6 +23,8 @@ def group_advantages(
         rewards: (N * G,) float, group by group.
         group_size: G.
         scale_rewards: divide by the group's standard deviation.
+        graded: (N * G,) bool; a response whose grading failed has no reward: it gets advantage 0
+            and its group's mean and deviation are those of the others.
 
     Returns:
         (N * G,) float32 advantages, and frac_zero_std in [0, 1].
@@ -33,10 +39,15 @@ def group_advantages(
     0.5
     """
     groups = rewards.float().view(-1, group_size)
-    centred = groups - groups.mean(1, keepdim=True)
-    equal = (groups == groups[:, :1]).all(1, keepdim=True)
-    if scale_rewards:
-        centred = centred / (groups.std(1, keepdim=True) + 1e-8)
+    known = torch.ones_like(groups) if graded is None else graded.float().view(-1, group_size)
+    count = known.sum(1, keepdim=True)
+    centred = (groups - (groups * known).sum(1, keepdim=True) / count.clamp(min=1)) * known
     # Exact zeros: the mean of equal floats may be off by rounding.
+    low = groups.masked_fill(known == 0, torch.inf).amin(1, keepdim=True)
+    high = groups.masked_fill(known == 0, -torch.inf).amax(1, keepdim=True)
+    equal = high <= low
+    if scale_rewards:
+        deviation = (centred.square().sum(1, keepdim=True) / (count - 1).clamp(min=1)).sqrt()
+        centred = centred / (deviation + 1e-8)
     advantages = torch.where(equal, torch.zeros_like(centred), centred)
     return advantages.flatten(), float(equal.float().mean())

@@ -17,7 +17,7 @@ from oar_bench.engines.base import Sampling
 from oar_bench.engines.hf import check_context, encode, pad_id, response_text, sample
 from oar_bench.keyed import derive
 from oar_bench.records import SCHEMA
-from oar_bench.tasks.problems import Problem, distinct
+from oar_bench.tasks.problems import ANSWER_TYPE, Problem, distinct
 from oar_bench.training.model import pad_batch
 
 
@@ -102,7 +102,7 @@ def answer_spans(
     """Where each response reasons and answers, in tokens: the answer is the grader's own find."""
     spans: list[TokenSpans | None] = []
     for text, ids in zip(texts, responses, strict=True):
-        found = extract_answer(text)
+        found = extract_answer(text, answer_type=ANSWER_TYPE)
         spans.append(
             locate(token_pieces(tokenizer, ids), found.mark_start, found.start, found.end)
             if found

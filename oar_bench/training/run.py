@@ -22,6 +22,7 @@ from oar_bench.config import Recipe
 from oar_bench.errors import InputError
 from oar_bench.identity import differing, environment, fingerprint
 from oar_bench.records import SCHEMA, keep_rows, read_json, write_json
+from oar_bench.tasks.problems import ANSWER_TYPE
 from oar_bench.training.checkpoint import latest_checkpoint, steps_of, tidy
 
 STEP_FILES = ("metrics.jsonl", "timing.jsonl", "rollouts.jsonl")
@@ -53,7 +54,7 @@ def describe(recipe: Recipe, method: str, seed: int, start: str) -> dict[str, An
     settings = recipe.settings()
     # What reproduce and evaluate do with a run doesn't change the run.
     training = {k: v for k, v in settings.items() if k not in ("name", "reproduce", "evaluation")}
-    with Grader(answer_type="exact") as grader:
+    with Grader(answer_type=ANSWER_TYPE) as grader:
         grader_print = grader.fingerprint
     return {
         "schema": SCHEMA,

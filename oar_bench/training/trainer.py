@@ -19,15 +19,16 @@ All randomness is keyed (see keyed.py), so a resumed run equals an uninterrupted
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from transformers import PreTrainedModel
 
-from oar_bench.answers import Grade, Grader
+from oar_bench.answers import Grade, Grader, Status
 from oar_bench.config import Recipe, TrainSettings, check_method
 from oar_bench.credit.assign import CreditBatch, assign, weighted_positions
 from oar_bench.credit.reshape import effective_share
@@ -35,6 +36,7 @@ from oar_bench.engines.hf import load_model, pad_id
 from oar_bench.identity import fingerprint_files
 from oar_bench.overhead.phases import PhaseTimer
 from oar_bench.records import JsonlWriter, read_json, write_json
+from oar_bench.tasks.problems import ANSWER_TYPE
 from oar_bench.training.advantages import group_advantages
 from oar_bench.training.checkpoint import load_state, save_checkpoint, tidy
 from oar_bench.training.loss import k3_divergence, policy_loss, token_coefficients
@@ -48,6 +50,10 @@ from oar_bench.training.rollout import (
     rollout_rows,
 )
 from oar_bench.training.run import RunFolder, describe, open_run, owned, refuse_begun
+
+FAILURES: tuple[Status, ...] = ("timeout", "gold_error")
+"""Gradings that say nothing about the response: it then has no reward, rather than reward 0."""
+STATUSES: tuple[Status, ...] = get_args(Status)
 
 Report = Callable[[int, int, dict[str, Any]], None]
 """Called after each step with its number, the number of steps, and the metrics row."""
@@ -105,6 +111,7 @@ class Trainer:
             rewards,
             settings.group_size,
             scale_rewards=settings.scale_rewards and settings.loss_type != "dr_grpo",
+            graded=torch.tensor([g.status not in FAILURES for g in grades], device=rewards.device),
         )
         with timer.phase("logprobs") as row:
             old, entropy = self._logprobs(self.model, rollout)
@@ -123,7 +130,6 @@ class Trainer:
         tokens = rollout.response_mask.sum()
         metrics = {
             "step": step,
-            "reward": float(rewards.mean()),
             **_rollout_metrics(rollout, grades),
             "frac_zero_std": frac_zero_std,
             "frac_no_probe": 1 - float(batch.probe.found.float().mean()),
@@ -199,16 +205,16 @@ class Trainer:
 
 
 def _rollout_metrics(rollout: Rollout, grades: Sequence[Grade]) -> dict[str, Any]:
-    """Lengths, truncation and the share of each grading status that isn't a plain verdict."""
+    """Reward, lengths, the shares cut by the token limit and without an answer, all statuses."""
     count = len(grades)
-    shares = {
-        name: sum(g.status == name for g in grades) / count
-        for name in ("no_answer", "timeout", "gold_error")
-    }
+    statuses = Counter(grade.status for grade in grades)
+    failed = sum(statuses[name] for name in FAILURES)
     return {
+        "reward": statuses["correct"] / max(1, count - failed),
         "response_length": rollout.response_tokens / count,
         "truncated": sum(not finished for finished in rollout.finished) / count,
-        **shares,
+        "no_answer": (statuses["no_answer"] + statuses["truncated"]) / count,
+        "statuses": {name: statuses[name] for name in STATUSES},
     }
 
 
@@ -269,7 +275,7 @@ def train(
             stack.enter_context(JsonlWriter(out / name))
             for name in ("metrics.jsonl", "timing.jsonl", "rollouts.jsonl")
         )
-        grader = stack.enter_context(Grader(answer_type="exact"))
+        grader = stack.enter_context(Grader(answer_type=ANSWER_TYPE))
         for step in range(done + 1, steps + 1):
             timer = PhaseTimer(step)
             metrics, rollouts = trainer.step(step, grader, timer)

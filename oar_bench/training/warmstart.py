@@ -25,7 +25,7 @@ from oar_bench.errors import InputError
 from oar_bench.identity import fingerprint, versions
 from oar_bench.keyed import derive
 from oar_bench.resources import cache_folder
-from oar_bench.tasks.problems import problems
+from oar_bench.tasks.problems import ANSWER_TYPE, problems
 from oar_bench.training.checkpoint import (
     is_whole,
     latest_checkpoint,
@@ -179,7 +179,7 @@ def _sampled_accuracy(
         for k in range(settings.check_samples)
     ]
     sampling = Sampling(max_new_tokens=recipe.train.max_new_tokens)
-    with Grader(answer_type="exact") as grader:
+    with Grader(answer_type=ANSWER_TYPE) as grader:
         right = [
             grader.grade(done.response, golds[done.request.problem]).correct
             for done in HFEngine(model, tokenizer, batch_size=256).generate(requests, sampling)

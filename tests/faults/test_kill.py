@@ -66,17 +66,23 @@ EVALUATE = [
 ]
 
 
+def evaluation(start: Path, out: Path) -> tuple[str, ...]:
+    return ("evaluate", str(start), "--tasks", "oar_sum", "-n", "3", "--batch-size", "16",
+            "--limit", "20", "--out", str(out))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(start, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("whole")
+    assert run(*evaluation(start, out)) == 0
+    return out
+
+
 @pytest.mark.parametrize(("target", "call", "when"), EVALUATE)
-def test_a_killed_evaluation_has_every_sample_once(start, tmp_path, target, call, when):
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-
-    def arguments(out: Path) -> tuple[str, ...]:
-        return ("evaluate", str(start), "--tasks", "oar_sum", "-n", "3", "--batch-size", "16",
-                "--limit", "20", "--out", str(out))  # fmt: skip
-
-    assert run(*arguments(whole)) == 0
-    assert run(*arguments(broken), die=(target, call, when)) == -9
-    assert run(*arguments(broken)) == 0
+def test_a_killed_evaluation_has_every_sample_once(start, whole, tmp_path, target, call, when):
+    broken = tmp_path / "broken"
+    assert run(*evaluation(start, broken), die=(target, call, when)) == -9
+    assert run(*evaluation(start, broken)) == 0
     key = lambda row: (row["problem"], row["sample"])  # noqa: E731
     for name in ("samples.jsonl", "scores.jsonl"):
         a, b = (sorted(read_jsonl(p / "oar_sum" / name), key=key) for p in (whole, broken))

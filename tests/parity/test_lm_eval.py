@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from oar_bench.cli import run_generation
 from oar_bench.evaluation.score import score
 from oar_bench.records import read_jsonl
 from oar_bench.resources import shipped
+from oar_bench.stages import run_generation
 
 PROBLEMS = 24
 

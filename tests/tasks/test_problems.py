@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oar_bench.answers import grade
+from oar_bench.answers import Grader
 from oar_bench.errors import InputError
 from oar_bench.tasks.problems import FAMILIES, VOCABULARY, distinct, draw, split_of
 from oar_bench.tasks.registry import load_task, task_names
@@ -32,7 +32,8 @@ def solve(family: str, prompt: str) -> str:
 def test_golds_and_solutions_are_right(family, index, seed):
     problem = draw(family, index, seed)
     assert problem.answer == solve(family, problem.prompt)
-    assert grade(problem.solution, problem.answer, answer_type="exact").correct
+    with Grader(answer_type="exact") as grader:
+        assert grader.grade(problem.solution, problem.answer).correct
     assert set(f"{problem.prompt} {problem.solution}".split()) <= set(VOCABULARY)
 
 

@@ -82,3 +82,17 @@ def test_asymmetric_clipping():
 def test_unknown_loss_is_refused():
     with pytest.raises(ValueError, match="nope"):
         token_coefficients(torch.ones(1, 1).bool(), "nope", 4)
+
+
+def test_a_response_that_could_not_be_graded_has_no_advantage():
+    rewards = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    graded = torch.tensor([True, True, True, False])
+    advantages, _ = group_advantages(rewards, 4, graded=graded)
+    alone, _ = group_advantages(rewards[:3], 3)
+    assert advantages.tolist() == pytest.approx([*alone.tolist(), 0.0])
+    nothing, share = group_advantages(rewards, 4, graded=torch.zeros(4, dtype=torch.bool))
+    assert nothing.tolist() == [0.0] * 4
+    assert share == 1.0
+    one, share = group_advantages(rewards, 4, graded=torch.tensor([True, False, False, False]))
+    assert one.tolist() == [0.0] * 4
+    assert share == 1.0

@@ -40,6 +40,8 @@ def test_a_run_leaves_its_rows(grpo: Path, smoke: Recipe):
     assert metrics[0]["kl_start"] == pytest.approx(0, abs=1e-6)
     assert metrics[-1]["kl_start"] > 1e-5
     assert 0 < metrics[0]["reward"] < 1
+    assert sum(metrics[0]["statuses"].values()) == 8 * 4
+    assert metrics[0]["statuses"]["correct"] == metrics[0]["reward"] * 8 * 4
     rollouts = list(read_jsonl(grpo / "rollouts.jsonl"))
     assert len(rollouts) == 4 * 8 * 4
     for row in metrics:

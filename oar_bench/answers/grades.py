@@ -1,0 +1,32 @@
+"""The result of grading one response.
+
+>>> Grade("correct", "5", "boxed", "exact", 0.1).correct
+True
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal["correct", "wrong", "no_answer", "truncated", "timeout", "gold_error"]
+
+
+@dataclass(frozen=True)
+class Grade:
+    """A verdict with where it came from.
+
+    `milliseconds` is the time of the whole call; `explanation` is filled on `explain=True`.
+    """
+
+    status: Status
+    extracted: str | None
+    how: str | None
+    stage: str
+    milliseconds: float
+    explanation: tuple[str, ...] = ()
+
+    @property
+    def correct(self) -> bool:
+        """Whether the answer counts as right."""
+        return self.status == "correct"

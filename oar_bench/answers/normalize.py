@@ -1,0 +1,302 @@
+r"""One spelling for what means the same: unicode, LaTeX layout, thousands, units of typography.
+
+`clean` removes what carries no meaning (sizes, colours, spacing, invisible characters, math
+delimiters) and rewrites unicode signs as LaTeX commands. It never changes a value.
+
+>>> clean("$\\displaystyle \\dfrac{1}{2}$.")
+'\\frac{1}{2}'
+>>> clean("x² ≤ 4½")
+'x^{2} \\le  4 \\frac{1}{2}'
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from oar_bench.answers.limits import MAX_ANSWER_CHARS
+
+_SUPER = {"⁰": "0", "¹": "1", "²": "2", "³": "3", "⁴": "4", "⁵": "5", "⁶": "6",
+          "⁷": "7", "⁸": "8", "⁹": "9", "⁺": "+", "⁻": "-", "⁽": "(", "⁾": ")",
+          "ⁿ": "n", "ⁱ": "i"}  # fmt: skip
+_SUB = {"₀": "0", "₁": "1", "₂": "2", "₃": "3", "₄": "4", "₅": "5", "₆": "6", "₇": "7",
+        "₈": "8", "₉": "9", "₊": "+", "₋": "-", "ₙ": "n", "ₖ": "k"}  # fmt: skip
+_VULGAR = {"½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5),
+           "⅖": (2, 5), "⅗": (3, 5), "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6), "⅐": (1, 7),
+           "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8), "⅞": (7, 8),
+           "⅑": (1, 9), "⅒": (1, 10)}  # fmt: skip
+_GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta",
+    "η": "eta", "θ": "theta", "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu", "ξ": "xi",
+    "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi", "ϕ": "phi", "χ": "chi",
+    "ψ": "psi", "ω": "omega", "ℓ": "ell", "Γ": "Gamma", "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda",
+    "Π": "Pi", "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega", "ϵ": "epsilon",
+    "∞": "infty", "∅": "emptyset", "∪": "cup", "∩": "cap", "∈": "in", "≤": "le", "≥": "ge",
+    "⩽": "le", "⩾": "ge", "≠": "ne", "≈": "approx", "≡": "equiv", "±": "pm", "∓": "mp",
+    "×": "times", "·": "cdot", "⋅": "cdot", "∙": "cdot", "•": "cdot", "∗": "cdot", "✕": "times",
+    "✖": "times", "ℝ": "mathbb{R}", "ℤ": "mathbb{Z}", "ℕ": "mathbb{N}", "ℚ": "mathbb{Q}",
+    "ℂ": "mathbb{C}", "…": "ldots", "⋯": "ldots", "⟨": "langle", "⟩": "rangle", "∖": "setminus",
+    "⌊": "lfloor", "⌋": "rfloor", "⌈": "lceil", "⌉": "rceil", "∠": "angle", "→": "to",
+    "∑": "sum", "∫": "int", "∏": "prod", "∣": "mid", "⊂": "subset", "∨": "lor", "∧": "land",
+}  # fmt: skip
+_PLAIN = {
+    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-", "﹣": "-", "➖": "-",
+    "÷": "/", "⁄": "/", "∕": "/", "∶": ":", "″": "''", "′": "'", "’": "'", "‘": "'",
+    "“": '"', "”": '"', "°": "^{\\circ}", "º": "^{\\circ}", "。": ".", "、": ",", "《": "<",
+    "√": "\\sqrt ", "∛": "\\sqrt[3]", "∜": "\\sqrt[4]", "«": "", "»": "", "⟦": "[", "⟧": "]",
+
+    "€": " ", "£": " ", "¥": " ", "₹": " ", "¢": " ", "￥": " ",
+    "〈": "\\langle ", "〉": "\\rangle ", "﹪": "%", "٪": "%", "➕": "+",
+}  # fmt: skip
+_INVISIBLE = (
+    "\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2061"
+    "\u2062\u2063\u2064\u2066\u2067\u2068\u2069\ufeff\u00ad\ufe0e\ufe0f\u20e3"
+)
+_SPACES = (
+    "\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+)
+
+_TABLE: dict[int, str] = {}
+_TABLE.update({ord(k): f" \\frac{{{a}}}{{{b}}}" for k, (a, b) in _VULGAR.items()})
+_TABLE.update({ord(k): f"\\{v} " for k, v in _GREEK.items()})
+_TABLE.update({ord(k): v for k, v in _PLAIN.items()})
+_TABLE.update({ord(c): "" for c in _INVISIBLE})
+_TABLE.update({ord(c): " " for c in _SPACES})
+_TABLE.update({code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)})  # full-width ASCII
+_TABLE.update({0x2460 + k: str(k + 1) for k in range(20)})  # circled numbers
+
+INVISIBLE_CLASS = "[" + _INVISIBLE + r"\s]"
+
+_SUPER_RUN = re.compile("[" + "".join(_SUPER) + "]+")
+_SUB_RUN = re.compile("[" + "".join(_SUB) + "]+")
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_MATH_LETTERS = re.compile("[\U0001d400-\U0001d7ff\u210a-\u2112\u2119-\u211c\u212c-\u2138]")
+
+
+def plain_characters(text: str) -> str:
+    r"""Unicode signs as ASCII or LaTeX, invisible and control characters dropped.
+
+    >>> plain_characters("４２"), plain_characters("−5"), plain_characters("√5")
+    ('42', '-5', '\\sqrt 5')
+    >>> plain_characters("4²")
+    '4^{2}'
+    """
+    if not text.isprintable():
+        text = _ANSI.sub("", text)
+        text = text.replace("\n", " ").replace("\t", " ").replace("\r", " ")
+        text = _CONTROL.sub("", text)
+    if text.isascii():
+        return text
+    text = _SUPER_RUN.sub(lambda m: "^{" + "".join(_SUPER[c] for c in m.group()) + "}", text)
+    text = _SUB_RUN.sub(lambda m: "_{" + "".join(_SUB[c] for c in m.group()) + "}", text)
+    text = _MATH_LETTERS.sub(lambda m: unicodedata.normalize("NFKC", m.group()), text)
+    return text.translate(_TABLE)
+
+
+_LAYOUT = re.compile(
+    r"\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|left|right|middle|bigl|bigr|Bigl|Bigr"
+    r"|biggl|biggr|Biggl|Biggr|big|Big|bigg|Bigg|large|Large|LARGE|huge|Huge|small|normalsize"
+    r"|tiny|boldsymbol|bm|phantom|hfill|strut|unicode|noindent|bf|it|sf|tt)(?![A-Za-z])\.?"
+)
+_ROW_END = re.compile(r"\\\\(?:\[[^\]]*\])?(?!begin|end)")
+_FRACTIONS = re.compile(r"\\(?:[dtcs]|nice|flat|x)frac(?![A-Za-z])")
+_OVER = re.compile(r"\{([^{}]*)\\over(?![A-Za-z])([^{}]*)\}|^([^{}]*)\\over(?![A-Za-z])([^{}]*)$")
+_PRIMES = re.compile(r"\^\s*(?:\{\s*((?:\\prime\s*)+)\}|\\prime(?![A-Za-z]))")
+_NUMPY = re.compile(r"\b(?:np|numpy|math|sp|sympy|cmath)\.(?=[a-z])")
+_POSITIVE = re.compile(
+    r"\\mathbb\s*\{?R\}?\s*(?:[\^_]\s*\{?\s*(?:([+-])|(>|<|\\ge|\\le|\\geq|\\leq)\s*0)\s*\}?)"
+)
+_UNION_LETTER = re.compile(r"(?<=[\])])\s*U\s*(?=[\[(])")
+_DEGREE_LETTER = re.compile(r"(?<=\d)\s*\^\s*(?:\{\s*o\s*\}|o(?![A-Za-z]))")
+_US_DOLLAR = re.compile(r"\bUS\s*\\?\$")
+_TO_RATIO = re.compile(r"(\d+)\s*(?:\\text\s*\{\s*to\s*\}|to)\s*(\d+)")
+_COLOR = re.compile(r"\\(?:textcolor|colorbox)\s*\{[^{}]*\}|\\color\s*(?:\{[^{}]*\}|\[[^\]]*\])")
+_NEGATIVE_SPACE_COMMA = re.compile(r"(?<=\d),\\!\s*(?=\d{3})")
+_BRACED_COMMA = re.compile(r"(?<=\d)\{,\}(?:\\!)?\s*(?=\d{3})")
+_SPACED_DIGITS = re.compile(
+    r"(?<![\d.,{])\d{1,3}(?:(?:\\[,;: ]|~| |\\thinspace |\{ \}|\\!)\d{3})+(?![\d])"
+)
+_SPACING = re.compile(
+    r"\\(?:[,;:! ]|quad|qquad|thinspace|enspace|hspace\s*\{[^{}]*\}|hskip|kern|mathstrut)"
+    r"(?![A-Za-z])|~"
+)
+_SPACING_LETTERS = re.compile(r"\\(?:[,;:! ])")
+_REPEATING = re.compile(
+    r"(?<![\d.])(\d*)\.(\d*)\s*\\(?:overline|bar|dot|overdot)\s*(?:\{(\d+)\}|(\d))"
+)
+_DELIMITERS = re.compile(r"\$\$|\\\(|\\\)|(?<!\\)\\\[|(?<!\\)\\\]")
+_TIMES_X = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))|(?<=\d)\s+[xX]\s+(?=\d)")
+_TAIL = " \t\r\n.,;:\\"
+_FRENCH_INTERVAL = re.compile(r"^\]([^\[\]]*[,;][^\[\]]*)\[$")
+_BOX = re.compile(r"^\\+(?:boxed|fbox)\s*\{(.*)\}$", re.DOTALL)
+_ALIAS = re.compile(
+    r"\\(leqslant|leqq|leq|geqslant|geqq|geq|neq|lt|gt|lvert|rvert|vert|mid|lbrace|rbrace|lbrack"
+    r"|rbrack|dots|cdots|dotsc|dotsb|varnothing|times|ast|div|infin|backslash|dbinom|tbinom"
+    r"|degree|land|wedge|lor|vee|colon|varepsilon|varphi|thicksim|approxeq|bigcup|bigcap|smallsetminus"
+    r"|lparen|rparen|exponentialE|imaginaryI|uppi|Reals)(?![A-Za-z])"
+)
+_ALIASES = {
+    "leqslant": "\\le ", "leqq": "\\le ", "leq": "\\le ", "geqslant": "\\ge ", "geqq": "\\ge ",
+    "geq": "\\ge ", "neq": "\\ne ", "lt": "<", "gt": ">", "lvert": "|", "rvert": "|",
+    "vert": "|", "mid": "\\mid ", "lbrace": "\\{", "rbrace": "\\}", "lbrack": "[",
+    "rbrack": "]", "dots": "\\ldots ", "cdots": "\\ldots ", "dotsc": "\\ldots ",
+    "dotsb": "\\ldots ", "varnothing": "\\emptyset ", "times": "\\times ", "ast": "*",
+    "div": "/", "infin": "\\infty ", "backslash": "\\setminus ", "dbinom": "\\binom",
+    "tbinom": "\\binom", "degree": "^{\\circ}", "land": "\\text{ and }",
+    "wedge": "\\text{ and }", "lor": "\\text{ or }", "vee": "\\text{ or }", "colon": ":",
+    "varepsilon": "\\epsilon ", "varphi": "\\phi ", "thicksim": "\\approx ",
+    "approxeq": "\\approx ", "bigcup": "\\cup ", "bigcap": "\\cap ",
+    "smallsetminus": "\\setminus ", "lparen": "(", "rparen": ")", "exponentialE": "e",
+    "imaginaryI": "i", "uppi": "\\pi ", "Reals": "\\mathbb{R}",
+}  # fmt: skip
+
+
+def _repeating(match: re.Match[str]) -> str:
+    """A repeating decimal as a fraction (rule: 0.a(b) = (ab - a) / (10^|a| (10^|b| - 1)))."""
+    whole, fixed = match.group(1) or "0", match.group(2)
+    cycle = match.group(3) or match.group(4)
+    if len(fixed) + len(cycle) > 60:
+        return match.group()
+    numerator = int(fixed + cycle) - int(fixed or "0")
+    denominator = 10 ** len(fixed) * (10 ** len(cycle) - 1)
+    return f"\\frac{{{int(whole) * denominator + numerator}}}{{{denominator}}}"
+
+
+def _half_line(match: re.Match[str]) -> str:
+    sign = match.group(1) or match.group(2)
+    if sign in ("+", ">"):
+        return "(0,\\infty)"
+    if sign in ("-", "<"):
+        return "(-\\infty,0)"
+    return "[0,\\infty)" if sign.startswith("\\ge") else "(-\\infty,0]"
+
+
+def _join_digits(match: re.Match[str]) -> str:
+    return re.sub(r"\D", "", match.group())
+
+
+def strip_wrappers(text: str) -> str:
+    r"""Peels what surrounds a whole answer: dollars, a box, one pair of outer braces, `**`.
+
+    >>> strip_wrappers("\\boxed{5}"), strip_wrappers("{5}"), strip_wrappers("$$42$$")
+    ('5', '5', '42')
+    >>> strip_wrappers("{1}+{2}")
+    '{1}+{2}'
+    """
+    for _ in range(8):
+        before = text
+        text = text.strip()
+        if len(text) > 1 and text[0] == "$" and text[-1] == "$" and text[-2] != "\\":
+            text = text.strip("$")
+        if text.startswith("**") and text.endswith("**") and len(text) > 4:
+            text = text[2:-2]
+        box = _BOX.match(text)
+        if box is not None and balanced(box.group(1)):
+            text = box.group(1)
+        while len(text) > 1 and text[0] == "{" and text[-1] == "}" and balanced(text[1:-1]):
+            inner = text[1:-1]
+            runs = min(len(inner) - len(inner.lstrip("{")), len(inner) - len(inner.rstrip("}")))
+            peeled = inner[runs : len(inner) - runs] if runs else inner
+            text = peeled if balanced(peeled) else inner
+            if "," in text:  # {1,2} is a set, not a group
+                text = "\\{" + text + "\\}"
+                break
+        if (
+            len(text) > 2
+            and text[0] == text[-1]
+            and text[0] in "\"'`"
+            and text[0] not in text[1:-1]
+        ):
+            text = text[1:-1]
+        if text == before:
+            break
+    return text
+
+
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+
+
+def balanced(text: str) -> bool:
+    r"""Whether braces close in order (escaped braces do not count).
+
+    >>> balanced("{a}{b}"), balanced("a}{b"), balanced("\\{")
+    (True, False, True)
+    """
+    depth = 0
+    for match in _BRACE.finditer(text):
+        if match.group() == "{":
+            depth += 1
+        elif match.group() == "}":
+            depth -= 1
+            if depth < 0:
+                return False
+    return depth == 0
+
+
+def clean(text: str) -> str:
+    r"""The canonical spelling of an answer, still LaTeX (see the module's docstring).
+
+    >>> clean("11,\\! 111,\\! 100")
+    '11111100'
+    >>> clean("\\left(2,\\,5\\right]")
+    '(2, 5]'
+    >>> clean("3 x 10^8")
+    '3\\times 10^8'
+    """
+    if len(text) > MAX_ANSWER_CHARS:
+        return text.strip()
+    text = strip_wrappers(plain_characters(text))
+    if "..." in text:
+        text = text.replace("...", "\\ldots ")
+    if "." in text:
+        text = _NUMPY.sub("", text)
+    if "\\" in text:
+        text = text.replace("\\%", "%")
+        if "mathbb" in text:
+            text = _POSITIVE.sub(_half_line, text)
+        # A doubled backslash ends a row of a matrix; before a letter elsewhere it is an escape.
+        if "\\begin" in text:
+            text = _ROW_END.sub(r"\\cr ", text)
+        else:
+            text = text.replace("\\\\", "\\")
+        text = _COLOR.sub("", text)
+        text = _LAYOUT.sub("", text)
+        text = _FRACTIONS.sub(r"\\frac", text)
+        if "prime" in text:
+            text = _PRIMES.sub(lambda m: "'" * max(1, m.group().count("prime")), text)
+        if "over" in text:
+            text = _OVER.sub(
+                lambda m: f"\\frac{{{m.group(1) or m.group(3)}}}{{{m.group(2) or m.group(4)}}}",
+                text,
+            )
+        text = _ALIAS.sub(lambda m: _ALIASES[m.group(1)], text)
+        text = _REPEATING.sub(_repeating, text)
+        text = _NEGATIVE_SPACE_COMMA.sub("", text)
+    if "{,}" in text:
+        text = _BRACED_COMMA.sub("", text)
+    if " " in text or "\\" in text or "~" in text:
+        text = _SPACED_DIGITS.sub(_join_digits, text)
+        if "\\" in text or "~" in text:
+            text = text.replace("\\!", "")
+            text = _SPACING_LETTERS.sub(" ", text)
+            text = _SPACING.sub(" ", text)
+            text = _DELIMITERS.sub(" ", text)
+    if "$" in text:
+        text = _US_DOLLAR.sub(" ", text)
+        # An escaped dollar is a currency sign; any other one opens or closes a formula or is
+        # a currency sign before a number: none of them carries a value.
+        text = text.replace("\\$", " ").replace("$", " ")
+    if "x" in text or "X" in text:
+        text = _TIMES_X.sub(r"\\times ", text)
+    if "U" in text:
+        text = _UNION_LETTER.sub(r"\\cup ", text)
+    if "^" in text and "o" in text:
+        text = _DEGREE_LETTER.sub(r"^{\\circ}", text)
+    if "+/-" in text:
+        text = text.replace("+/-", "\\pm ")
+    text = text.rstrip(_TAIL).lstrip()
+    if "to" in text and (ratio := _TO_RATIO.fullmatch(text)) is not None:
+        text = f"{ratio.group(1)}:{ratio.group(2)}"
+    text = _FRENCH_INTERVAL.sub(r"(\1)", text)
+    return strip_wrappers(text)

@@ -1,0 +1,178 @@
+"""What the commands do with their checked words: call the stages in turn, print what came out.
+
+Nothing heavy is imported before a stage needs it: `oar-bench --help` reads this file too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oar_bench.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from oar_bench.evaluation.formats import Fields
+    from oar_bench.evaluation.score_file import Graders
+
+
+def choice(value: Any, known: tuple[str, ...], where: str) -> Any:
+    """`value` when it is one of the known words, or None; else InputError."""
+    if value is not None and value not in known:
+        raise InputError(f"unknown value {value!r}", where, nearest(str(value), list(known)))
+    return value
+
+
+def split_words(text: str, where: str) -> list[str]:
+    """The words of a comma-separated option, without repeats.
+
+    >>> split_words("grpo, oar-p,grpo", "--methods")
+    ['grpo', 'oar-p']
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise InputError("no name is given", where)
+    return list(dict.fromkeys(words))
+
+
+def run_generation(
+    model: Path, tasks: str, samples: int, temperature: float, top_p: float, seed: int,
+    limit: int | None, max_new_tokens: int | None, batch_size: int, out: Path | None,
+) -> list[Path]:  # fmt: skip
+    """The stage `generate` for each task; the evaluation folders."""
+    from oar_bench.engines.base import check_samples
+    from oar_bench.tasks.registry import check_task
+
+    names = split_words(tasks, "--tasks")
+    for name in names:
+        check_task(name)
+    check_samples(samples, temperature)
+    from oar_bench.console import Progress
+    from oar_bench.engines.hf import HFEngine
+    from oar_bench.evaluation.generate import generate as run
+    from oar_bench.evaluation.generate import sampling_of
+    from oar_bench.identity import fingerprint_files
+    from oar_bench.tasks.registry import load_task
+
+    engine = HFEngine.load(model, batch_size)
+    weights = fingerprint_files(sorted(model.glob("*.safetensors")))
+    base = out or Path("evaluations") / model.resolve().name
+    console, folders = Progress(), []
+    for name in names:
+        task = load_task(name, limit=limit)
+        sampling = sampling_of(
+            task, temperature=temperature, top_p=top_p, max_new_tokens=max_new_tokens
+        )
+        with console.stage(f"generate {name}", len(task.questions) * samples) as tick:
+            run(
+                engine, str(model), weights, task, base / name, samples=samples,
+                sampling=sampling, seed=seed, progress=lambda done, _: tick(done, ""),
+            )  # fmt: skip
+        folders.append(base / name)
+    return folders
+
+
+def is_evaluation(path: Path) -> bool:
+    """Whether a file is the samples.jsonl of an evaluation folder."""
+    return path.name == "samples.jsonl" and (path.parent / "generation.json").is_file()
+
+
+def run_scoring(folders: list[Path], as_json: bool) -> None:
+    """The stage `score` for each folder; prints a summary."""
+    from oar_bench.evaluation.score import score as run
+
+    every: list[dict[str, Any]] = []
+    for folder in folders:
+        results = run(folder)
+        every.append(results)
+        if not as_json:
+            print_results(results, folder)
+    if as_json:
+        print(json.dumps(every if len(every) > 1 else every[0], indent=2))
+
+
+def print_results(results: dict[str, Any], folder: Path) -> None:
+    """A few lines on one evaluation."""
+    metrics, count = results["metrics"], results["settings"]
+    print(f"{results['task']}: {metrics['n_problems']} problems x {metrics['n_samples']} samples")
+    for name, value in metrics.items():
+        if isinstance(value, dict) and "low" in value:
+            low, high = value["low"], value["high"]
+            print(f"  {name:<18}{100 * value['value']:6.1f} %   95 % [{_pp(low)}, {_pp(high)}]")
+    if metrics.get("run_sd") is not None:
+        print(f"  {'run-to-run SD':<18}{100 * metrics['run_sd']:6.1f} points")
+    for name in ("truncated", "no_answer"):
+        print(f"  {name:<18}{100 * metrics[name]:6.1f} %")
+    if not results["complete"]:
+        made, all_of_them = sum(metrics["statuses"].values()), count["problems"] * count["samples"]
+        print(f"  incomplete: {made} of {all_of_them} samples; run `oar-bench generate` again")
+    print(f"  {folder / 'results.json'}")
+
+
+def _pp(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def print_comparison(folder: Path) -> None:
+    """The report's comparison table and where the report lies."""
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    print(text.partition("\n## Comparison")[2].partition("\n## ")[0].strip())
+    print(f"\nreport: {folder / 'index.html'} and {folder / 'report.md'}")
+
+
+def score_responses(
+    path: Path, out: Path, graders: Graders, fields: Fields, *, expect: bool, diff: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Score a file of responses into `out`; print a summary, and what `expect` and `diff` ask."""
+    from oar_bench.answers.corpus import format_report
+    from oar_bench.console import Progress, printable
+    from oar_bench.evaluation.formats import read_items
+    from oar_bench.evaluation.score_file import changes, expectations, score_file
+    from oar_bench.records import read_jsonl
+
+    items = list(read_items(path, fields))
+    report = None
+    if diff is not None and diff.resolve() == out.resolve():
+        raise InputError("this is the file that the new scores go to", "--diff", "choose an --out")
+    with graders, Progress().stage(f"score {path.name}", len(items)) as tick:
+        score_file(path, out, graders, fields, lambda done, _: tick(done, ""))
+    scores = list(read_jsonl(out))
+    changed = changes(diff, out) if diff is not None else None
+    if expect:
+        report = expectations(items, scores)
+    summary = {
+        "rows": len(scores),
+        "correct": sum(row["correct"] for row in scores),
+        "statuses": dict(Counter(row["status"] for row in scores)),
+        "stages": dict(Counter(row["stage"] for row in scores)),
+        "slowest_ms": max(row["milliseconds"] for row in scores),
+        "scores": str(out),
+    }
+    if as_json:
+        extra: dict[str, Any] = {}
+        if report is not None:
+            extra["expected"] = report.as_dict()
+        if changed is not None:
+            extra["changed"] = [vars(change) for change in changed]
+        print(json.dumps({**summary, **extra}, indent=2))
+        return
+    print(f"{summary['correct']} of {summary['rows']} correct")
+    for name in ("statuses", "stages"):
+        counted = sorted(summary[name].items(), key=lambda pair: -pair[1])
+        print(f"  {name:<9} {', '.join(f'{key} {count}' for key, count in counted)}")
+    print(f"  slowest   {summary['slowest_ms']:.1f} ms")
+    print(f"  {out}")
+    if report is not None:
+        print(format_report(report))
+        print(f"false positives: {' '.join(report.overall.false_positives) or 'none'}")
+        print(f"false negatives: {' '.join(report.overall.false_negatives) or 'none'}")
+    if changed is not None:
+        for change in changed:
+            before, after = (
+                "nothing" if text is None else repr(printable(text[:200]))
+                for text in (change.extracted_before, change.extracted_after)
+            )
+            print(f"{change.id}: {change.before} ({before}) -> {change.after} ({after})")
+        print(f"{len(changed)} verdicts changed")
