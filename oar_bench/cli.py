@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from oar_bench import __version__
+from oar_bench.cli_evaluation import evaluate, generate
 from oar_bench.errors import OS_MENDS, InputError
 from oar_bench.stages import (
     choice,
     is_evaluation,
     print_comparison,
-    run_generation,
     run_scoring,
     score_responses,
     split_words,
@@ -32,15 +32,6 @@ app = typer.Typer(
 )
 
 Steps = Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")]
-Tasks = Annotated[str, typer.Option("--tasks", "-t", help="Task names, separated by commas.")]
-Samples = Annotated[int, typer.Option("--samples", "-n", min=1, help="Responses to each problem.")]
-Temperature = Annotated[float, typer.Option(min=0, help="0 is greedy decoding.")]
-TopP = Annotated[float, typer.Option("--top-p", min=0, max=1, help="Nucleus sampling; 1 is off.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="The first so many problems only.")]
-Tokens = Annotated[
-    int | None, typer.Option("--max-new-tokens", min=1, help="Instead of the task's own limit.")
-]
-Batch = Annotated[int, typer.Option("--batch-size", min=1, help="Sequences in one pass.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the sampling keys.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
@@ -151,29 +142,7 @@ def train(
     print(final)
 
 
-@app.command()
-def generate(
-    model: Annotated[Path, typer.Argument(help="Folder of a Hugging Face checkpoint.")],
-    tasks: Tasks,
-    samples: Samples = 1,
-    temperature: Temperature = 1.0,
-    top_p: TopP = 1.0,
-    seed: Seed = 0,
-    limit: Limit = None,
-    max_new_tokens: Tokens = None,
-    batch_size: Batch = 256,
-    out: Annotated[Path | None, typer.Option(help="Folder of the evaluation.")] = None,
-) -> None:
-    """Sample responses to a task's problems. Run it again to resume.
-
-    Example:
-
-      oar-bench generate runs/tiny/grpo/seed-0/checkpoints/step-000030 --tasks oar_arithmetic -n 4
-    """
-    for folder in run_generation(
-        model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out
-    ):
-        print(folder / "samples.jsonl")
+app.command()(generate)
 
 
 @app.command()
@@ -242,32 +211,7 @@ def score(
     score_responses(paths[0], target, graders, fields, expect=expect, diff=diff, as_json=as_json)
 
 
-@app.command()
-def evaluate(
-    model: Annotated[Path, typer.Argument(help="Folder of a Hugging Face checkpoint.")],
-    tasks: Tasks,
-    samples: Samples = 1,
-    temperature: Temperature = 1.0,
-    top_p: TopP = 1.0,
-    seed: Seed = 0,
-    limit: Limit = None,
-    max_new_tokens: Tokens = None,
-    batch_size: Batch = 256,
-    out: Annotated[Path | None, typer.Option(help="Folder of the evaluation.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Generate and score. Run it again to resume.
-
-    Examples:
-
-      oar-bench evaluate CHECKPOINT --tasks oar_arithmetic --samples 4
-
-      oar-bench evaluate CHECKPOINT --tasks oar_arithmetic,oar_digits --temperature 0
-    """
-    folders = run_generation(
-        model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out
-    )
-    run_scoring(folders, as_json)
+app.command()(evaluate)
 
 
 @app.command()
@@ -290,15 +234,15 @@ def report(
 
 @app.command()
 def tasks(as_json: AsJson = False) -> None:
-    """List the tasks of the registry.
+    """List the tasks of the registry and its groups; lm-eval's own go by their names too.
 
     Example:
 
       oar-bench tasks
     """
-    from oar_bench.tasks.registry import task_names
+    from oar_bench.tasks.catalog import group_names, task_names
 
-    names = task_names()
+    names = {**task_names(), **group_names()}
     if as_json:
         print(json.dumps(names, indent=2))
         return

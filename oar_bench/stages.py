@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oar_bench.errors import InputError, nearest
+from oar_bench.evaluation.asking import Asking
 
 if TYPE_CHECKING:
+    from oar_bench.engines.base import Sampling
     from oar_bench.evaluation.formats import Fields
     from oar_bench.evaluation.score_file import Graders
+    from oar_bench.tasks.registry import LoadedTask
 
 
 def choice(value: Any, known: tuple[str, ...], where: str) -> Any:
@@ -39,38 +42,60 @@ def split_words(text: str, where: str) -> list[str]:
 def run_generation(
     model: Path, tasks: str, samples: int, temperature: float, top_p: float, seed: int,
     limit: int | None, max_new_tokens: int | None, batch_size: int, out: Path | None,
+    asking: Asking = Asking(),  # noqa: B008  frozen
 ) -> list[Path]:  # fmt: skip
     """The stage `generate` for each task; the evaluation folders."""
     from oar_bench.engines.base import check_samples
-    from oar_bench.tasks.registry import check_task
+    from oar_bench.tasks.catalog import expand
 
-    names = split_words(tasks, "--tasks")
-    for name in names:
-        check_task(name)
-    check_samples(samples, temperature)
+    names = expand(split_words(tasks, "--tasks"))
+    asking.check(samples)
+    if asking.probe is None:
+        check_samples(samples, temperature)
     from oar_bench.console import Progress
     from oar_bench.engines.hf import HFEngine
     from oar_bench.evaluation.generate import generate as run
-    from oar_bench.evaluation.generate import sampling_of
+    from oar_bench.evaluation.stock import evaluate_by_lm_eval, needs_lm_eval
     from oar_bench.identity import fingerprint_files
-    from oar_bench.tasks.registry import load_task
 
-    engine = HFEngine.load(model, batch_size)
+    others = [name for name in names if needs_lm_eval(name)]
+    asking.check_others(others, samples)
+    loaded = asking.load(
+        [name for name in names if name not in others], model, limit=limit,
+        temperature=temperature, top_p=top_p, max_new_tokens=max_new_tokens,
+    )  # fmt: skip
+    if asking.dry_run:
+        print_plans(asking, loaded, samples, model)
+        return []
+    engine = HFEngine.load(model, batch_size)  # also says what is wrong with the checkpoint
     weights = fingerprint_files(sorted(model.glob("*.safetensors")))
     base = out or Path("evaluations") / model.resolve().name
     console, folders = Progress(), []
-    for name in names:
-        task = load_task(name, limit=limit)
-        sampling = sampling_of(
-            task, temperature=temperature, top_p=top_p, max_new_tokens=max_new_tokens
-        )
-        with console.stage(f"generate {name}", len(task.questions) * samples) as tick:
+    for task, sampling in loaded:
+        folder = asking.folder(base, task)
+        with console.stage(f"generate {task.name}", len(task.questions) * samples) as tick:
             run(
-                engine, str(model), weights, task, base / name, samples=samples,
-                sampling=sampling, seed=seed, progress=lambda done, _: tick(done, ""),
+                engine, str(model), weights, task, folder, samples=samples, sampling=sampling,
+                seed=seed, shard=asking.part(), progress=lambda done, _: tick(done, ""),
             )  # fmt: skip
-        folders.append(base / name)
+        folders.append(folder)
+    for name in others:
+        folder = base / name
+        evaluate_by_lm_eval(name, model, folder, limit=limit, batch_size=batch_size, asking=asking)
+        folders.append(folder)
     return folders
+
+
+def print_plans(
+    asking: Asking, loaded: list[tuple[LoadedTask, Sampling]], samples: int, model: Path
+) -> None:
+    """`--dry-run`: what would be asked of each task; nothing is generated or written."""
+    from oar_bench.evaluation.asking import token_counter
+    from oar_bench.evaluation.plan import format_plan, plan
+
+    count = token_counter(model, "--dry-run")
+    for task, sampling in loaded:
+        print(format_plan(plan(task, samples, sampling, count, asking.part())))
 
 
 def is_evaluation(path: Path) -> bool:
@@ -93,8 +118,17 @@ def run_scoring(folders: list[Path], as_json: bool) -> None:
 
 
 def print_results(results: dict[str, Any], folder: Path) -> None:
-    """A few lines on one evaluation."""
+    """A few lines on one evaluation, or on one probe."""
     metrics, count = results["metrics"], results["settings"]
+    if results["kind"] == "probe":
+        print_probe(results, folder)
+        return
+    if results.get("engine") == "lm-eval":
+        print(f"{results['task']}: {metrics['n_problems']} problems, by lm-eval")
+        for name, value in metrics["lm_eval"].items():
+            print(f"  {name:<24}{value:.4f}")
+        print(f"  {folder / 'results.json'}")
+        return
     print(f"{results['task']}: {metrics['n_problems']} problems x {metrics['n_samples']} samples")
     for name, value in metrics.items():
         if isinstance(value, dict) and "low" in value:
@@ -107,6 +141,20 @@ def print_results(results: dict[str, Any], folder: Path) -> None:
     if not results["complete"]:
         made, all_of_them = sum(metrics["statuses"].values()), count["problems"] * count["samples"]
         print(f"  incomplete: {made} of {all_of_them} samples; run `oar-bench generate` again")
+    print(f"  {folder / 'results.json'}")
+
+
+def print_probe(results: dict[str, Any], folder: Path) -> None:
+    """A few lines on one contamination probe."""
+    metrics = results["metrics"]
+    exact, prefix = metrics["exact_completions"], metrics["prefix_share"]
+    print(f"{results['task']}: {metrics['n_problems']} questions, probe {results['probe']}")
+    for name, found in (("exact completions", exact), ("common prefix", prefix)):
+        low, high = _pp(found["low"]), _pp(found["high"])
+        print(f"  {name:<18}{100 * found['value']:6.1f} %   95 % [{low}, {high}]")
+    print(f"  {'':<18}{metrics['prefix_characters']:6.1f} characters")
+    if not results["complete"]:
+        print("  incomplete: run the same command again")
     print(f"  {folder / 'results.json'}")
 
 

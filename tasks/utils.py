@@ -1,8 +1,11 @@
-"""What the task files in this folder call: procedural documents, and grading by oar-bench."""
+"""What the task files in this folder call: documents, few-shot examples, grading by oar-bench."""
 
 import datasets
 
+from oar_bench.tasks.benchmarks import benchmark, examples
 from oar_bench.tasks.documents import grade_document, procedural
+
+__all__ = ["arithmetic", "benchmark", "digits", "examples", "grade", "single_sum"]
 
 
 def arithmetic(**settings) -> dict[str, datasets.Dataset]:

@@ -20,6 +20,7 @@ LAYERS = [
     {"training", "evaluation"},
     {"reporting", "reproduce", "doctor"},
     {"stages"},
+    {"cli_evaluation"},
     {"cli", "__main__"},
 ]
 WITHIN = {

@@ -73,7 +73,7 @@ class Grader:
         self.deadline = deadline
         self.workers = max(1, workers)
         self.memo = memo
-        self._memo: OrderedDict[tuple[str, str], _Outcome] = OrderedDict()
+        self._memo: OrderedDict[tuple[str, str, float | None], _Outcome] = OrderedDict()
         self._lock = threading.Lock()
         self._pool = WorkerPool(self.workers)
 
@@ -101,19 +101,30 @@ class Grader:
     # Grading --------------------------------------------------------------------------------
 
     def grade(
-        self, response: str, gold: str, *, truncated: bool = False, explain: bool = False
+        self,
+        response: str,
+        gold: str,
+        *,
+        truncated: bool = False,
+        explain: bool = False,
+        tolerance: float | None = None,
     ) -> Grade:
         """The verdict on a whole response.
 
         With `truncated` a response that ran into its length limit needs a complete answer: a
-        closed box or tag, or a statement that something follows.
+        closed box or tag, or a statement that something follows. `tolerance` is this gold's own,
+        instead of the grader's.
+
+        >>> with Grader() as grader:
+        ...     grader.grade("It is 4.1", "4.2", tolerance=0.1 / 4.2).status
+        'correct'
         """
         start = time.perf_counter()
         found, missing = self._extract(response, truncated)
         if found is None:
             outcome = _Outcome(missing, "extract", "the response has no complete answer")
             return _grade(outcome, None, start, explain)
-        return _grade(self._judge(found, gold), found, start, explain)
+        return _grade(self._judge(found, gold, tolerance), found, start, explain)
 
     def compare(self, answer: str, gold: str, *, explain: bool = False) -> Grade:
         """The verdict on a bare answer, without extraction.
@@ -202,17 +213,20 @@ class Grader:
             last = last or outcome
         return last
 
-    def _judge(self, found: Extraction, gold: str) -> _Outcome:
+    def _judge(self, found: Extraction, gold: str, tolerance: float | None = None) -> _Outcome:
         outcomes = []
         for text in self._readings(found):
-            outcome = self._outcome(text, gold, ask=True)
+            outcome = self._outcome(text, gold, ask=True, own=tolerance)
             if outcome is not None:
                 outcomes.append(outcome)
                 if outcome.status == "correct":
                     return outcome
         return outcomes[0]
 
-    def _outcome(self, text: str, gold: str, ask: bool) -> _Outcome | None:
+    def _outcome(
+        self, text: str, gold: str, ask: bool, own: float | None = None
+    ) -> _Outcome | None:
+        tolerance = self.tolerance if own is None else own
         if not gold.strip():
             return _Outcome("gold_error", "limits", "the gold is empty")
         if self.answer_type == "exact":
@@ -222,18 +236,18 @@ class Grader:
             return self._choice(text, gold)
         # Plain numbers are quicker to compare than to look up.
         fast = same_fast(text, gold)
-        if fast is not None and (fast or self.tolerance is None):
+        if fast is not None and (fast or tolerance is None):
             return _Outcome(_verdict(fast), "rational", "both are plain numbers")
         if not self.memo:
-            return self._fresh(text, gold, ask)
-        key = (text, gold)
+            return self._fresh(text, gold, ask, tolerance)
+        key = (text, gold, tolerance)
         with self._lock:
             known = self._memo.get(key)
             if known is not None:
                 self._memo.move_to_end(key)
         if known is not None:
             return known._replace(stage="memo")
-        outcome = self._fresh(text, gold, ask)
+        outcome = self._fresh(text, gold, ask, tolerance)
         if outcome is not None and outcome.status != "timeout":
             with self._lock:
                 self._memo[key] = outcome
@@ -247,18 +261,14 @@ class Grader:
             return _Outcome("gold_error", "text", "the gold is not a choice letter")
         return _Outcome(_verdict(letter == wanted), "text", f"{letter} against {wanted}")
 
-    def _fresh(self, text: str, gold: str, ask: bool) -> _Outcome | None:
+    def _fresh(self, text: str, gold: str, ask: bool, tolerance: float | None) -> _Outcome | None:
         if self.answer_type == "number":
             number = first_number(text)
             if number is not None:
                 text = number
         decision = decide(text, gold, self.memo)
-        if (
-            decision.verdict is False
-            and self.tolerance is not None
-            and within(text, gold, self.tolerance)
-        ):
-            return _Outcome("correct", "tolerance", f"within {self.tolerance:g}")
+        if decision.verdict is False and tolerance is not None and within(text, gold, tolerance):
+            return _Outcome("correct", "tolerance", f"within {tolerance:g}")
         if decision.verdict is not None:
             return _Outcome(_verdict(decision.verdict), decision.stage, decision.reason)
         return self._symbolic(text, gold, decision) if ask else None

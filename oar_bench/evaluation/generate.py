@@ -2,7 +2,8 @@
 
     EVAL/problems.jsonl     one row a problem: its prompt and gold
     EVAL/generation.json    task, sampling, fingerprints, environment
-    EVAL/samples.jsonl      one row a (problem, sample), appended as completions arrive
+    EVAL/samples.jsonl      one row a (problem, sample), appended as completions arrive;
+                            with a shard, EVAL/samples.shard-i-of-n.jsonl
 
 A killed run goes on where it was: rows that are there stay, the missing ones are made.
 """
@@ -15,10 +16,19 @@ from typing import Any
 
 from oar_bench.engines.base import Completion, Engine, Request, Sampling, check_samples
 from oar_bench.errors import InputError
+from oar_bench.evaluation.shards import MERGED, Shard, check_unmixed
 from oar_bench.identity import differing, environment, fingerprint
 from oar_bench.keyed import derive
-from oar_bench.records import SCHEMA, JsonlWriter, read_json, read_jsonl, write_json
-from oar_bench.tasks.registry import LoadedTask
+from oar_bench.records import (
+    SCHEMA,
+    JsonlWriter,
+    dumps,
+    read_json,
+    read_jsonl,
+    write_json,
+    write_text,
+)
+from oar_bench.tasks.registry import LoadedTask, Question
 
 Progress = Callable[[int, int], None]
 """Called with rows done and rows wanted."""
@@ -50,6 +60,7 @@ def generate(
     samples: int,
     sampling: Sampling,
     seed: int = 0,
+    shard: Shard | None = None,
     progress: Progress = lambda done, wanted: None,
 ) -> Path:
     """Sample `samples` responses to each problem of a task into `folder`/samples.jsonl.
@@ -59,9 +70,11 @@ def generate(
         model: what to call the model in the records, for example its folder.
         model_fingerprint: names its weights.
         seed: of the sampling keys.
+        shard: only these problems, into the shard's own file.
 
     Raises:
-        InputError: several samples at temperature 0, or the folder holds another evaluation.
+        InputError: several samples at temperature 0, the folder holds another evaluation, or
+            whole files and shards would mix.
     """
     check_samples(samples, sampling.temperature)
     golds = {q.problem: q.gold for q in task.questions}
@@ -84,17 +97,20 @@ def generate(
         },
         "environment": environment(),
     }
+    if task.probe is not None:
+        wanted["probe"] = task.probe
+    if task.stock:
+        wanted["judge"] = "lm-eval"
+    check_unmixed(folder, shard)
     _claim(folder, wanted)
     problems = folder / "problems.jsonl"
     if not problems.exists() or sum(1 for _ in read_jsonl(problems)) != len(golds):
-        problems.unlink(missing_ok=True)
-        with JsonlWriter(problems) as rows:
-            rows.write(
-                {"schema": SCHEMA, "problem": q.problem, "prompt": q.prompt, "gold": q.gold}
-                for q in task.questions
-            )
-    path = folder / "samples.jsonl"
+        write_text(problems, "".join(dumps(_problem(q)) + "\n" for q in task.questions))
+    path = folder / (shard.file if shard else MERGED)
     requests = requests_of(task, samples, seed)
+    if shard is not None:
+        own = {q.problem for number, q in enumerate(task.questions) if shard.has(number)}
+        requests = [request for request in requests if request.problem in own]
     row_print = fingerprint(wanted["fingerprints"])
     with JsonlWriter(path) as rows:
         done = {(row["problem"], row["sample"]) for row in read_jsonl(path)}
@@ -105,6 +121,17 @@ def generate(
             done.update((c.request.problem, c.request.sample) for c in batch)
             progress(len(done), len(requests))
     return path
+
+
+def _problem(question: Question) -> dict[str, Any]:
+    """The row of problems.jsonl for a question."""
+    row = {
+        "schema": SCHEMA,
+        "problem": question.problem,
+        "prompt": question.prompt,
+        "gold": question.gold,
+    }
+    return row if question.tolerance is None else {**row, "tolerance": question.tolerance}
 
 
 def _claim(folder: Path, wanted: dict[str, Any]) -> None:

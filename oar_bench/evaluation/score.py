@@ -6,12 +6,15 @@ graded anew. results.json is derived from both files and written whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from oar_bench.answers import Grader
+from oar_bench.answers import Grade, Grader
 from oar_bench.errors import InputError
+from oar_bench.evaluation.probe import score_probe
+from oar_bench.evaluation.shards import merge_shards
 from oar_bench.evaluation.summary import summarize
 from oar_bench.identity import environment
 from oar_bench.records import SCHEMA, JsonlWriter, read_json, read_jsonl, write_json
@@ -28,14 +31,21 @@ def score(folder: Path, progress: Progress = lambda done, wanted: None) -> dict[
         The contents of results.json; see `oar_bench.evaluation.summary.summarize` for its metrics.
 
     Raises:
-        InputError: the folder is no evaluation, or not all of its samples are there.
+        InputError: the folder is no evaluation, it has no samples, or a shard is missing.
     """
     generation = read_evaluation(folder)
+    if generation.get("engine") == "lm-eval":
+        return read_json(folder / "results.json")
+    problems = list(read_jsonl(folder / "problems.jsonl"))
+    merge_shards(folder, generation, [row["problem"] for row in problems])
+    if "probe" in generation:
+        return score_probe(folder, generation)
+    tolerances = {row["problem"]: row.get("tolerance") for row in problems}
     samples = list(read_jsonl(folder / "samples.jsonl"))
     if not samples:
         raise InputError("there are no samples to score", str(folder), "run `oar-bench generate`")
     path = folder / "scores.jsonl"
-    with Grader(**generation["grading"]) as grader:
+    with judge_of(generation, tolerances) as grader:
         marker = folder / "grader.json"
         if marker.exists() and read_json(marker).get("grader") != grader.fingerprint:
             path.unlink(missing_ok=True)  # verdicts of another grader
@@ -45,7 +55,7 @@ def score(folder: Path, progress: Progress = lambda done, wanted: None) -> dict[
             missing = [s for s in samples if (s["problem"], s["sample"]) not in done]
             for start in range(0, len(missing), BATCH):
                 batch = missing[start : start + BATCH]
-                rows.write([_row(sample, grader) for sample in batch])
+                rows.write([_row(sample, grader.grade(sample)) for sample in batch])
                 progress(len(done) + start + len(batch), len(samples))
         grader_print = grader.fingerprint
     expected = generation["problems"] * generation["samples"]
@@ -78,11 +88,51 @@ def read_evaluation(folder: Path) -> dict[str, Any]:
     return read_json(folder / "generation.json")
 
 
-def _row(sample: dict[str, Any], grader: Grader) -> dict[str, Any]:
+class Judge(Protocol):
+    """What gives the verdicts of an evaluation."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Names everything that can change a verdict."""
+        ...
+
+    def grade(self, sample: Mapping[str, Any]) -> Grade:
+        """The verdict on a row of samples.jsonl."""
+        ...
+
+
+class OwnJudge:
+    """Verdicts by our grader; a gold's own tolerance goes before the task's."""
+
+    def __init__(self, grader: Grader, tolerances: Mapping[str, float | None]) -> None:
+        self.grader, self.tolerances = grader, tolerances
+        self.fingerprint = grader.fingerprint
+
+    def grade(self, sample: Mapping[str, Any]) -> Grade:
+        """The verdict on a row of samples.jsonl."""
+        return self.grader.grade(
+            sample["response"], sample["gold"],
+            truncated=sample["finish_reason"] == "length",
+            tolerance=self.tolerances.get(sample["problem"]),
+        )  # fmt: skip
+
+
+@contextmanager
+def judge_of(
+    generation: Mapping[str, Any], tolerances: Mapping[str, float | None]
+) -> Iterator[Judge]:
+    """The judge of an evaluation: our grader, or lm-eval's filter and metric for its own tasks."""
+    if generation.get("judge") == "lm-eval":
+        from oar_bench.evaluation.stock import StockJudge
+
+        yield StockJudge(generation["task"])
+        return
+    with Grader(**generation["grading"]) as grader:
+        yield OwnJudge(grader, tolerances)
+
+
+def _row(sample: Mapping[str, Any], grade: Grade) -> dict[str, Any]:
     """The row of scores.jsonl for a sample."""
-    grade = grader.grade(
-        sample["response"], sample["gold"], truncated=sample["finish_reason"] == "length"
-    )
     return {
         "schema": SCHEMA,
         "task": sample["task"],

@@ -6,9 +6,11 @@ task gives the same problems and the same verdicts under both.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from oar_bench.answers import Grader
+from oar_bench.answers.extract import AnswerType, ExtractMode
 from oar_bench.tasks.problems import distinct
 
 if TYPE_CHECKING:
@@ -53,7 +55,19 @@ def procedural(
     return {"train": rows("train", train_documents), "test": rows("test", test_documents)}
 
 
+@lru_cache(maxsize=8)
+def _grader(answer_type: AnswerType, extract: ExtractMode) -> Grader:
+    """One grader for all documents of a kind, so that its worker starts once."""
+    return Grader(answer_type=answer_type, extract=extract)
+
+
 def grade_document(doc: dict[str, Any], response: str) -> float:
-    """1.0 when the response's answer is right for the document, else 0.0."""
-    with Grader(answer_type=doc["answer_type"]) as grader:
-        return float(grader.grade(response, doc["answer"]).correct)
+    """1.0 when the response's answer is right for the document, else 0.0.
+
+    The document says how: `answer_type`, and where it has them `extract` and `tolerance`.
+
+    >>> grade_document({"answer": "4.2", "answer_type": "math", "tolerance": 0.03}, "It is 4.3.")
+    1.0
+    """
+    grader = _grader(doc["answer_type"], doc.get("extract") or "auto")
+    return float(grader.grade(response, doc["answer"], tolerance=doc.get("tolerance")).correct)

@@ -1,4 +1,4 @@
-"""The registry: task files in tasks/ loaded with lm-eval's own TaskManager.
+"""The registry: task files in tasks/, and lm-eval's own, loaded with lm-eval's TaskManager.
 
 The same Task objects serve `lm-eval run` and our runner, so documents, prompts and stop sequences
 cannot differ between the two.
@@ -6,16 +6,37 @@ cannot differ between the two.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, cast, get_args
 
 from oar_bench.answers.extract import AnswerType, ExtractMode
-from oar_bench.errors import InputError, nearest
+from oar_bench.errors import InputError
 from oar_bench.identity import fingerprint, fingerprint_files
 from oar_bench.resources import shipped
+from oar_bench.tasks.catalog import (
+    check_task,
+    file_of,
+    files_of,
+    group_members,
+    group_names,
+    is_stock,
+    quieten,
+    read_config,
+    stock_manager,
+    task_names,
+)
+
+__all__ = ["GradingSettings", "LoadedTask", "Prompting", "Question", "check_task",
+           "grading_settings", "load_task", "task_names"]  # fmt: skip
+
+ChatTemplate = Callable[..., str]
+"""(messages, add_generation_prompt=True) -> prompt, as a tokenizer's chat template makes it."""
+
+FEWSHOT_SEED = 1234  # lm-eval's default; only tasks that draw their examples use it
+
+NOT_IDENTITY = {"config_source", "data_dir"}  # where files lie; their contents are in `data`
 
 
 class GradingSettings(TypedDict, total=False):
@@ -54,6 +75,10 @@ class Question:
     problem: str
     prompt: str
     gold: str
+    tolerance: float | None = None
+    """This gold's own tolerance, where its row has one; see `Grader.grade`."""
+    text: str = ""
+    """The bare problem, without instruction, examples or template."""
 
 
 @dataclass(frozen=True)
@@ -67,26 +92,22 @@ class LoadedTask:
     grading: GradingSettings
     fingerprints: Mapping[str, str]
     """`task` (its file and settings), `data` (problems and golds), `prompt` (the exact prompts)."""
+    probe: str | None = None
+    """What is asked instead of an answer, for example `partial:0.6`; see evaluation/probe.py."""
+    stock: bool = False
+    """Whether it is lm-eval's own, which then also judges the responses."""
 
 
-def task_names() -> dict[str, str]:
-    """Names of the shipped tasks, each with the first comment line of its file.
+@dataclass(frozen=True)
+class Prompting:
+    """How a task is asked, where that isn't the task's own choice."""
 
-    >>> sorted(task_names())
-    ['oar_arithmetic', 'oar_digits', 'oar_sum']
-    """
-    found = {}
-    for path in sorted(shipped("tasks").glob("*.yaml")):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("task:"))
-        found[name] = lines[0].lstrip("# ") if lines[0].startswith("#") else ""
-    return found
-
-
-def check_task(name: str, where: str = "--tasks") -> None:
-    """Raise InputError, naming the nearest task, when `name` is not in the registry."""
-    if name not in task_names():
-        raise InputError(f"unknown task {name!r}", where, nearest(name, sorted(task_names())))
+    data_dir: Path | None = None
+    """Folder of the problems, instead of OAR_BENCH_DATA_DIR or the hub."""
+    fewshot: int | None = None
+    """Worked examples before the problem."""
+    chat_template: ChatTemplate | None = None
+    system: str | None = None
 
 
 def load_task(
@@ -95,63 +116,144 @@ def load_task(
     limit: int | None = None,
     split: str = "test",
     metadata: Mapping[str, Any] | None = None,
+    prompting: Prompting | None = None,
 ) -> LoadedTask:
     """Load a task with its prompts.
 
     Args:
-        name: a name of the registry, for example `oar_arithmetic`.
+        name: a name of the registry, for example `oar_arithmetic` or `oar_math_chat/oar_gsm8k`.
         limit: the first so many problems only.
         split: `test` (held out) or `train`.
-        metadata: settings of a procedural task, for example `{"seed": 1}`.
+        metadata: settings of the documents, for example `{"seed": 1}` for a procedural task.
+        prompting: data folder, few-shot examples, chat template, system prompt.
 
     Raises:
-        InputError: unknown task, or a limit beyond the task's problems.
+        InputError: unknown task, no data, or a limit beyond the task's problems.
     """
-    check_task(name)
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    from lm_eval.tasks import TaskManager
-
-    folder = shipped("tasks")
-    manager = TaskManager(
-        include_path=str(folder),
-        include_defaults=False,
-        metadata=dict(metadata) if metadata else None,
-    )
-    task: Any = manager.load([name])["tasks"][name]
-    documents = list(task.test_docs() if split == "test" else task.training_docs())
+    asked = prompting or Prompting()
+    settings = dict(metadata or {})
+    if asked.data_dir is not None:
+        settings["data_dir"] = str(asked.data_dir)
+    task = task_object(name, settings)
+    if task.OUTPUT_TYPE != "generate_until":
+        raise InputError(
+            f"it asks for {task.OUTPUT_TYPE}, not for text", f"task {name}",
+            "run it with `oar-bench evaluate`, which leaves such tasks to lm-eval",
+        )  # fmt: skip
+    documents = list(task.eval_docs if split == "test" else task.training_docs())
     if limit is not None and limit > len(documents):
         raise InputError(
             f"{limit} problems asked for, {name} has {len(documents)}", "--limit", "use fewer"
         )
-    questions = []
+    description = "" if is_stock(name) else str(task.config.description or "")
+    if asked.chat_template is None and description and not description[-1].isspace():
+        raise InputError(
+            "its request is a system prompt", f"task {name}", "add --chat-template"
+        )  # fmt: skip
+    shots = _shots(task, name, asked.fewshot)
+    task.set_fewshot_seed(FEWSHOT_SEED)
+    stock, questions = is_stock(name), []
     for index, document in enumerate(documents[:limit]):
         prompt = task.fewshot_context(
             document,
-            num_fewshot=task.config.num_fewshot or 0,
+            num_fewshot=shots,
+            system_instruction=asked.system,
+            apply_chat_template=asked.chat_template is not None,
+            fewshot_as_multiturn=asked.chat_template is not None,
+            chat_template=asked.chat_template,
             gen_prefix=task.doc_to_prefix(document),
         )
-        gold = str(task.doc_to_target(document))
-        questions.append(Question(str(document.get("id", f"{name}-{index}")), prompt, gold))
+        own_id = None if stock else document.get("id")
+        questions.append(
+            Question(
+                f"{name}-{index}" if own_id is None else str(own_id),
+                prompt,
+                _gold(task, document),
+                None if stock else document.get("tolerance"),
+                str(document.get("problem") or document.get("question") or ""),
+            )
+        )  # fmt: skip
     generation = dict(task.config.generation_kwargs or {})
     until = generation.get("until") or []
-    settings = dict(task.config.metadata or {})
+    settings = {k: v for k, v in (task.config.metadata or {}).items() if k not in NOT_IDENTITY}
     return LoadedTask(
         name=name,
         questions=tuple(questions),
         stop=tuple([until] if isinstance(until, str) else until),
         max_new_tokens=int(generation.get("max_gen_toks", 1024)),
-        grading=grading_settings(settings, name),
+        stock=stock,
+        grading={} if stock else grading_settings(settings, name),
         fingerprints={
-            "task": fingerprint(
-                {"files": fingerprint_files(_files_of(folder, name)), "metadata": settings}
+            "task": fingerprint({"files": _files_print(name), "metadata": settings}),
+            "data": fingerprint(
+                [[q.problem, q.gold, *([q.tolerance] if q.tolerance is not None else [])]
+                 for q in questions]
             ),
-            "data": fingerprint([[q.problem, q.gold] for q in questions]),
             "prompt": fingerprint([q.prompt for q in questions]),
         },
+    )  # fmt: skip
+
+
+def task_object(name: str, metadata: Mapping[str, Any] | None = None) -> Any:
+    """lm-eval's Task of a name, with its documents loaded."""
+    check_task(name)
+    if name in group_names():
+        raise InputError("it is a group of several tasks", f"task {name}", "name one of its tasks")
+    quieten()
+    from lm_eval.tasks import TaskManager
+
+    if is_stock(name):
+        return _guarded(name, lambda: stock_manager().load([name])["tasks"][name])
+    manager: Any = TaskManager(
+        include_path=str(shipped("tasks")),
+        include_defaults=False,
+        metadata=dict(metadata) if metadata else None,
     )
+    group, slash, member = name.partition("/")
+    if not slash:
+        return manager.load([name])["tasks"][name]
+    # lm-eval builds a group's task from the task's file with the group's settings over it; a
+    # group as a whole would load the data of all its tasks.
+    changes = group_members(group, functions=True)[member]
+    config = {**read_config(file_of("task", member), functions=True), **changes}
+    return manager.load([{**config, "task": member}])["tasks"][member]
 
 
-def _files_of(folder: Path, name: str) -> list[Path]:
-    """The files that define a task: its YAML, and the functions that it calls."""
-    own = [p for p in sorted(folder.glob("*.yaml")) if f"task: {name}\n" in p.read_text("utf-8")]
-    return [*own, folder / "utils.py"]
+def _guarded(name: str, load: Callable[[], Any]) -> Any:
+    """lm-eval's task, or one line on why its data can't be had."""
+    try:
+        return load()
+    except (OSError, ValueError, RuntimeError) as error:
+        line = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"its data can't be read ({line})",
+            f"task {name}",
+            "fetch it once where the hub is near",
+        ) from error
+
+
+def _shots(task: Any, name: str, asked: int | None) -> int:
+    """How many worked examples come before a problem."""
+    shots = int(task.config.num_fewshot or 0) if asked is None else asked
+    if not shots:
+        return 0
+    if not hasattr(task, "sampler") or len(task.sampler.df) < shots:
+        have = len(task.sampler.df) if hasattr(task, "sampler") else 0
+        raise InputError(f"{shots} examples asked for, {name} has {have}", "--fewshot", "use fewer")
+    task.set_config("num_fewshot", shots)
+    return shots
+
+
+def _gold(task: Any, document: Mapping[str, Any]) -> str:
+    """The gold as text; of several the first, which is how lm-eval shows it to a model."""
+    target = task.doc_to_target(document)
+    return str(target[0] if isinstance(target, list) and target else target)
+
+
+def _files_print(name: str) -> str:
+    """Names the files that define a task; for one of lm-eval its version does."""
+    if is_stock(name):
+        from importlib.metadata import version
+
+        return f"lm-eval {version('lm-eval')}"
+    return fingerprint_files(files_of(name))

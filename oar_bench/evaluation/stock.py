@@ -1,0 +1,159 @@
+"""Tasks of lm-eval by name.
+
+One that asks for text and is right or wrong runs through our runner: its prompts from lm-eval, n
+samples with a seed each, resume, statistics; its verdicts by lm-eval's own filter and metric.
+Any other goes through `lm_eval.simple_evaluate` as a whole and lands in the same results.json.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from oar_bench.answers.grades import Grade, Status
+from oar_bench.errors import InputError
+from oar_bench.evaluation.asking import Asking
+from oar_bench.identity import environment, fingerprint, fingerprint_files, versions
+from oar_bench.records import SCHEMA, read_json, write_json
+from oar_bench.tasks.catalog import is_stock, stock_config, stock_manager
+from oar_bench.tasks.registry import task_object
+
+RIGHT_OR_WRONG = ("exact_match", "acc", "em")
+"""Metrics that are 0 or 1 for a response; a task's first one must be of these to run through us."""
+
+INVALID = "[invalid]"  # what lm-eval's regex filters give where nothing matches
+
+
+def needs_lm_eval(name: str) -> bool:
+    """Whether a checked name is a task that only lm-eval itself can run."""
+    if not is_stock(name):
+        return False
+    config = stock_config(name)
+    metrics = config.get("metric_list") or [{}]
+    asks_text = config.get("output_type", "generate_until") == "generate_until"
+    return not (asks_text and metrics[0].get("metric") in RIGHT_OR_WRONG)
+
+
+class StockJudge:
+    """Verdicts by the first filter and the first metric of a task of lm-eval.
+
+    The task's documents are loaded for it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.task = task_object(name)
+        self.documents = list(self.task.eval_docs)
+        self.name = name
+        self.metric = next(iter(self.task._metric_fn_list))
+        self.filter = self.task._filters[0].name
+
+    @property
+    def fingerprint(self) -> str:
+        """Names lm-eval's version, the filter and the metric."""
+        return fingerprint(["lm-eval", versions()["lm-eval"], self.name, self.filter, self.metric])
+
+    def grade(self, sample: Mapping[str, Any]) -> Grade:
+        """The verdict on a row of samples.jsonl."""
+        from lm_eval.api.instance import Instance
+
+        start = time.perf_counter()
+        number = int(str(sample["problem"]).rpartition("-")[2])
+        document = self.documents[number]
+        instance = Instance(
+            request_type="generate_until", doc=document, arguments=("", {}), idx=0,
+            metadata=(self.name, number, 1), resps=[sample["response"]],
+        )  # fmt: skip
+        self.task._filters[0].apply([instance])
+        filtered = instance.filtered_resps[self.filter]
+        values = self.task.process_results(document, [filtered])
+        value = float(values[self.metric])
+        if value not in (0.0, 1.0):
+            raise InputError(
+                f"its metric {self.metric} gave {value:g}, neither right nor wrong",
+                f"task {self.name}", "run it by `lm-eval run`",
+            )  # fmt: skip
+        status: Status = "correct" if value else "no_answer" if filtered == INVALID else "wrong"
+        milliseconds = (time.perf_counter() - start) * 1000
+        return Grade(status, str(filtered), self.filter, "lm-eval", milliseconds, ())
+
+
+def evaluate_by_lm_eval(
+    name: str, model: Path, folder: Path, *, limit: int | None, batch_size: int, asking: Asking
+) -> None:
+    """Run a task through lm-eval on transformers; its results.json lies in `folder`.
+
+    Nothing is done when the folder holds the results already.
+
+    Raises:
+        InputError: the task's data can't be had, or an option is of our own runner.
+    """
+    settings = {
+        "limit": limit, "fewshot": asking.fewshot, "chat_template": asking.chat_template,
+        "system": asking.system,
+    }  # fmt: skip
+    prints = {
+        "task": fingerprint(["lm-eval", versions()["lm-eval"], name, settings]),
+        "model": fingerprint_files(sorted(model.glob("*.safetensors"))),
+    }
+    if (folder / "results.json").is_file():
+        before = read_json(folder / "results.json").get("fingerprints", {})
+        if any(before.get(key) != value for key, value in prints.items()):
+            raise InputError(
+                "this folder holds another evaluation", str(folder), "choose another --out"
+            )
+        return
+    import lm_eval
+
+    try:
+        found: Any = lm_eval.simple_evaluate(
+            model="hf", model_args={"pretrained": str(model)}, tasks=[name],
+            num_fewshot=asking.fewshot, batch_size=batch_size, limit=limit,
+            system_instruction=asking.system, apply_chat_template=asking.chat_template,
+            fewshot_as_multiturn=asking.chat_template, task_manager=stock_manager(),
+            bootstrap_iters=0,
+        )  # fmt: skip
+    except (OSError, ValueError) as error:
+        line = " ".join(str(error).split())[:200]
+        raise InputError(f"lm-eval can't run it ({line})", f"task {name}") from error
+    common = {
+        "schema": SCHEMA, "task": name, "model": str(model), "engine": "lm-eval",
+        "fingerprints": prints, "environment": environment(),
+    }  # fmt: skip
+    write_json(folder / "generation.json", {**common, "kind": "generation", "grading": {}})
+    write_json(
+        folder / "results.json",
+        {
+            **common,
+            "kind": "evaluation",
+            "complete": True,
+            "metrics": lm_eval_metrics(found["results"][name], found["samples"][name]),
+            "settings": settings,
+        },
+    )
+
+
+def lm_eval_metrics(results: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """lm-eval's numbers in our schema: `avg@k` from the first metric where it is a share.
+
+    >>> rows = [{"acc": 1.0}, {"acc": 0.0}]
+    >>> found = lm_eval_metrics({"acc,none": 0.5, "acc_stderr,none": "N/A", "alias": "x"}, rows)
+    >>> found["n_problems"], found["avg@k"]["value"], found["lm_eval"]
+    (2, 0.5, {'acc,none': 0.5})
+    """
+    from oar_bench.evaluation.intervals import share_interval
+    from oar_bench.evaluation.summary import to_json
+
+    numbers = {
+        key: float(value)
+        for key, value in results.items()
+        if "," in key and "_stderr" not in key and isinstance(value, int | float)
+    }
+    first = next(iter(numbers), "").partition(",")[0]
+    values = [row.get(first) for row in rows]
+    share = all(isinstance(v, int | float) and 0 <= v <= 1 for v in values) and bool(values)
+    metrics: dict[str, Any] = {"n_problems": len(rows), "n_samples": len(rows), "k": 1}
+    metrics["avg@k"] = to_json(share_interval([float(v or 0) for v in values])) if share else None
+    metrics["run_sd"] = metrics["truncated"] = metrics["no_answer"] = None
+    return {**metrics, "lm_eval": numbers}
