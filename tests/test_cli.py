@@ -69,6 +69,13 @@ BAD = [
     (["evaluate", ".", "--tasks", "oar_sums"], "did you mean 'oar_sum'"),
     (["evaluate", ".", "--tasks", "oar_sum", "-n", "4", "--temperature", "0"], "equal responses"),
     (["evaluate", ".", "--task", "oar_sum"], "--tasks"),
+    (["generate", ".", "--tasks", "oar_sum", "--shard", "2/2"], "no shard 2 of 2"),
+    (["generate", ".", "--tasks", "oar_sum", "--system", "x"], "add --chat-template"),
+    (["generate", ".", "--tasks", "oar_sum", "--data-dir", "/nowhere"], "--data-dir /nowhere"),
+    (["generate", ".", "--tasks", "oar_sum", "--chat-template"], "tokenizer"),
+    (["evaluate", ".", "--tasks", "oar_sum", "--probe", "all"], "use partial:0.6"),
+    (["evaluate", ".", "--tasks", "oar_sum", "--probe", "partial:0.5", "-n", "2"], "greedy"),
+    (["evaluate", ".", "--tasks", "oar_math_chat/oar_sum"], "has no task 'oar_sum'"),
     (["score", "/nowhere"], "no such file"),
     (["score", "."], "no generation.json"),
     (["report", "/nowhere"], "/nowhere"),
@@ -125,6 +132,51 @@ def test_another_evaluation_in_the_folder_is_refused(call, start, tmp_path):
         assert done.returncode == 2
         assert f"another {field}" in done.stderr
     assert (tmp_path / "oar_sum" / "samples.jsonl").read_bytes() == before
+
+
+def test_shards_by_hand(call, start, tmp_path):
+    common = (str(start), "--tasks", "oar_sum", "--limit", "9", "-n", "2")
+    out = ("--out", str(tmp_path / "parts"))
+    made = call("generate", *common, *out, "--shard", "0/2")
+    assert made.stdout.strip().endswith("samples.shard-0-of-2.jsonl")
+    early = call("score", str(tmp_path / "parts" / "oar_sum"))
+    assert (early.returncode, len(early.stderr.strip().splitlines())) == (2, 1)
+    assert "shard 1 of 2 is missing" in early.stderr
+    assert call("generate", *common, *out, "--shard", "1/2").returncode == 0
+    assert call("score", str(tmp_path / "parts" / "oar_sum")).returncode == 0
+    assert call("evaluate", *common, "--out", str(tmp_path / "whole")).returncode == 0
+    parts, whole = (
+        read_json(tmp_path / name / "oar_sum" / "results.json") for name in ("parts", "whole")
+    )
+    assert parts["metrics"] == whole["metrics"]
+    assert parts["fingerprints"] == whole["fingerprints"]
+
+
+def test_a_dry_run_says_the_cost_and_writes_nothing(call, start, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = call("generate", str(start), "--tasks", "oar_sum", "-n", "3", "--limit", "5",
+                "--dry-run")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("--- prompt") == 2
+    assert "5 problems x 3 samples = 15 requests" in done.stdout
+    assert "at most 240 tokens" in done.stdout
+    assert "min 4, mean 4.0, max 4; 60 over all requests" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+    probe = call("evaluate", str(start), "--tasks", "oar_sum", "--limit", "2", "--probe",
+                 "partial:0.6", "--dry-run")  # fmt: skip
+    assert "oar_sum: 2 problems x 1 samples = 2 requests" in probe.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_probe_by_hand(call, start, tmp_path):
+    common = ("--tasks", "oar_sum", "--limit", "5", "--out", str(tmp_path))
+    done = call("evaluate", str(start), *common, "--probe", "partial:0.6")
+    assert done.returncode == 0, done.stderr
+    assert "exact completions" in done.stdout
+    results = read_json(tmp_path / "oar_sum.probe-partial-0.6" / "results.json")
+    assert (results["kind"], results["metrics"]["n_problems"]) == ("probe", 5)
+    assert call("evaluate", str(start), *common).returncode == 0
+    assert read_json(tmp_path / "oar_sum" / "results.json")["kind"] == "evaluation"
 
 
 def test_a_file_where_a_folder_is_needed(call, start, tmp_path):

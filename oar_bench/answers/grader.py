@@ -116,7 +116,7 @@ class Grader:
         instead of the grader's.
 
         >>> with Grader() as grader:
-        ...     grader.grade("It is 4.1", "4.2", tolerance=0.1 / 4.2).status
+        ...     grader.grade("It is 4.1", "4.2", tolerance=0.03).status
         'correct'
         """
         start = time.perf_counter()

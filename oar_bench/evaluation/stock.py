@@ -105,14 +105,16 @@ def evaluate_by_lm_eval(
             )
         return
     import lm_eval
+    import torch
 
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         found: Any = lm_eval.simple_evaluate(
             model="hf", model_args={"pretrained": str(model)}, tasks=[name],
             num_fewshot=asking.fewshot, batch_size=batch_size, limit=limit,
             system_instruction=asking.system, apply_chat_template=asking.chat_template,
             fewshot_as_multiturn=asking.chat_template, task_manager=stock_manager(),
-            bootstrap_iters=0,
+            bootstrap_iters=0, device=device,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         line = " ".join(str(error).split())[:200]

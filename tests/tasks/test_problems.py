@@ -90,7 +90,7 @@ def test_loading_is_repeatable_and_fingerprinted():
 
 
 def test_unknown_tasks_and_limits():
-    assert set(task_names()) == {"oar_arithmetic", "oar_digits", "oar_sum"}
+    assert {"oar_arithmetic", "oar_digits", "oar_sum"} <= set(task_names())
     with pytest.raises(InputError, match="did you mean 'oar_digits'"):
         load_task("oar_digit")
     with pytest.raises(InputError, match="5000 problems asked for, oar_digits has 1000"):
