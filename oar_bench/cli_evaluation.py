@@ -114,7 +114,7 @@ def evaluate(
 
       oar-bench evaluate CHECKPOINT --tasks oar_math500 --probe partial:0.6
     """
-    asking = Asking(data_dir, chat_template, system, fewshot, None, probe, dry_run)
+    asking = Asking(data_dir, chat_template, system, fewshot, None, probe, dry_run, elsewhere=True)
     folders = run_generation(
         model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out,
         asking,

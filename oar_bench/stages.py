@@ -58,7 +58,7 @@ def run_generation(
     from oar_bench.evaluation.stock import evaluate_by_lm_eval, needs_lm_eval
     from oar_bench.identity import fingerprint_files
 
-    others = [name for name in names if needs_lm_eval(name)]
+    others = [name for name in names if asking.elsewhere and needs_lm_eval(name)]
     asking.check_others(others, samples)
     loaded = asking.load(
         [name for name in names if name not in others], model, limit=limit,

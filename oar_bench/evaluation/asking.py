@@ -29,6 +29,8 @@ class Asking:
     shard: str | None = None
     probe: str | None = None
     dry_run: bool = False
+    elsewhere: bool = False
+    """Whether tasks that our runner can't ask may be left to lm-eval (`evaluate` only)."""
 
     def check(self, samples: int) -> None:
         """Refuse what can't go together, before anything is loaded."""

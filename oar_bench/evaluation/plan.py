@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from oar_bench.console import printable
 from oar_bench.engines.base import Sampling
@@ -30,10 +29,6 @@ class Plan:
     most_tokens: int
     prompts: tuple[str, ...]
     """The first prompts, exactly as the model gets them."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready values."""
-        return {**asdict(self), "prompts": list(self.prompts)}
 
 
 def plan(

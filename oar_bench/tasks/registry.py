@@ -140,7 +140,9 @@ def load_task(
             f"it asks for {task.OUTPUT_TYPE}, not for text", f"task {name}",
             "run it with `oar-bench evaluate`, which leaves such tasks to lm-eval",
         )  # fmt: skip
-    documents = list(task.eval_docs if split == "test" else task.training_docs())
+    documents = list((task.eval_docs if split == "test" else task.training_docs()) or [])
+    if not documents:
+        raise InputError(f"it has no {split} split", f"task {name}")
     if limit is not None and limit > len(documents):
         raise InputError(
             f"{limit} problems asked for, {name} has {len(documents)}", "--limit", "use fewer"
@@ -228,7 +230,7 @@ def _guarded(name: str, load: Callable[[], Any]) -> Any:
         raise InputError(
             f"its data can't be read ({line})",
             f"task {name}",
-            "fetch it once where the hub is near",
+            "run it once where the hub can be reached",
         ) from error
 
 

@@ -70,6 +70,9 @@ def test_a_task_of_text_runs_through_us(hub, tmp_path: Path):
 
 def test_another_output_type_goes_through_lm_eval(hub, byte_model, tmp_path, capsys):  # noqa: F811
     words = (byte_model, "lambada_openai", 1, 1.0, 1.0, 0, 4, None, 4, tmp_path)
+    with pytest.raises(InputError, match="asks for loglikelihood, not for text"):
+        run_generation(*words)
+    words = (*words, Asking(elsewhere=True))
     [folder] = run_generation(*words)
     results = read_json(folder / "results.json")
     assert (results["kind"], results["engine"]) == ("evaluation", "lm-eval")
@@ -86,7 +89,7 @@ def test_another_output_type_goes_through_lm_eval(hub, byte_model, tmp_path, cap
     with pytest.raises(InputError, match="another evaluation"):
         run_generation(*words[:6], 3, *words[7:])
     with pytest.raises(InputError, match="runs through lm-eval"):
-        run_generation(*words, Asking(shard="0/2"))
+        run_generation(*words[:-1], Asking(shard="0/2", elsewhere=True))
 
 
 def test_data_out_of_reach_are_one_line(monkeypatch):

@@ -73,6 +73,11 @@ def test_settings_and_counts(name, data_dir):
     assert re.fullmatch("[0-9a-f]{40}", hub["revision"])
 
 
+def test_a_split_that_is_not_there(data_dir):
+    with pytest.raises(InputError, match="it has no train split"):
+        load_task("oar_aime24", split="train", prompting=Prompting(data_dir))
+
+
 def test_every_file_of_a_task_is_in_its_fingerprint():
     names = [path.name for path in files_of("oar_math_fewshot/oar_aime24")]
     assert names == [
