@@ -77,7 +77,7 @@ def generate(
     asking = Asking(data_dir, chat_template, system, fewshot, shard, None, dry_run)
     for folder in run_generation(
         model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out,
-        asking,
+        asking=asking,
     ):  # fmt: skip
         part = asking.part()
         print(folder / (part.file if part else "samples.jsonl"))
@@ -117,7 +117,7 @@ def evaluate(
     asking = Asking(data_dir, chat_template, system, fewshot, None, probe, dry_run, elsewhere=True)
     folders = run_generation(
         model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out,
-        asking,
+        asking=asking,
     )  # fmt: skip
     if not dry_run:
         run_scoring(folders, as_json)

@@ -43,7 +43,7 @@ def test_prompts_and_responses_are_the_same(
     )  # fmt: skip
     monkeypatch.setenv("OAR_BENCH_DATA_DIR", str(data_dir))
     folders = run_generation(
-        byte_model, group, 1, 0.0, 1.0, 0, LIMIT, 12, 64, tmp_path / "ours", asking
+        byte_model, group, 1, 0.0, 1.0, 0, LIMIT, 12, 64, tmp_path / "ours", asking=asking
     )
     assert len(folders) == 7
     for folder in folders:
