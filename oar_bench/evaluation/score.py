@@ -6,13 +6,12 @@ graded anew. results.json is derived from both files and written whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from oar_bench.answers import Grade, Grader
 from oar_bench.errors import InputError
+from oar_bench.evaluation.judges import Judge, judge_of
 from oar_bench.evaluation.probe import score_probe
 from oar_bench.evaluation.shards import merge_shards
 from oar_bench.evaluation.summary import summarize
@@ -55,7 +54,7 @@ def score(folder: Path, progress: Progress = lambda done, wanted: None) -> dict[
             missing = [s for s in samples if (s["problem"], s["sample"]) not in done]
             for start in range(0, len(missing), BATCH):
                 batch = missing[start : start + BATCH]
-                rows.write([_row(sample, grader.grade(sample)) for sample in batch])
+                rows.write([_row(sample, grader) for sample in batch])
                 progress(len(done) + start + len(batch), len(samples))
         grader_print = grader.fingerprint
     expected = generation["problems"] * generation["samples"]
@@ -88,51 +87,9 @@ def read_evaluation(folder: Path) -> dict[str, Any]:
     return read_json(folder / "generation.json")
 
 
-class Judge(Protocol):
-    """What gives the verdicts of an evaluation."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Names everything that can change a verdict."""
-        ...
-
-    def grade(self, sample: Mapping[str, Any]) -> Grade:
-        """The verdict on a row of samples.jsonl."""
-        ...
-
-
-class OwnJudge:
-    """Verdicts by our grader; a gold's own tolerance goes before the task's."""
-
-    def __init__(self, grader: Grader, tolerances: Mapping[str, float | None]) -> None:
-        self.grader, self.tolerances = grader, tolerances
-        self.fingerprint = grader.fingerprint
-
-    def grade(self, sample: Mapping[str, Any]) -> Grade:
-        """The verdict on a row of samples.jsonl."""
-        return self.grader.grade(
-            sample["response"], sample["gold"],
-            truncated=sample["finish_reason"] == "length",
-            tolerance=self.tolerances.get(sample["problem"]),
-        )  # fmt: skip
-
-
-@contextmanager
-def judge_of(
-    generation: Mapping[str, Any], tolerances: Mapping[str, float | None]
-) -> Iterator[Judge]:
-    """The judge of an evaluation: our grader, or lm-eval's filter and metric for its own tasks."""
-    if generation.get("judge") == "lm-eval":
-        from oar_bench.evaluation.stock import StockJudge
-
-        yield StockJudge(generation["task"])
-        return
-    with Grader(**generation["grading"]) as grader:
-        yield OwnJudge(grader, tolerances)
-
-
-def _row(sample: Mapping[str, Any], grade: Grade) -> dict[str, Any]:
+def _row(sample: dict[str, Any], judge: Judge) -> dict[str, Any]:
     """The row of scores.jsonl for a sample."""
+    grade = judge.grade(sample)
     return {
         "schema": SCHEMA,
         "task": sample["task"],
