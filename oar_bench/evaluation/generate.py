@@ -95,13 +95,13 @@ def generate(
             )
     path = folder / "samples.jsonl"
     requests = requests_of(task, samples, seed)
-    row_print = fingerprint(wanted["fingerprints"])
+    marks = {"model": model_fingerprint, "fingerprint": fingerprint(wanted["fingerprints"])}
     with JsonlWriter(path) as rows:
         done = {(row["problem"], row["sample"]) for row in read_jsonl(path)}
         missing = [r for r in requests if (r.problem, r.sample) not in done]
         progress(len(done), len(requests))
         for batch in _batched(engine.generate(missing, sampling)):
-            rows.write(_row(task.name, c, golds[c.request.problem], row_print) for c in batch)
+            rows.write(_row(task.name, c, golds[c.request.problem], marks) for c in batch)
             done.update((c.request.problem, c.request.sample) for c in batch)
             progress(len(done), len(requests))
     return path
@@ -140,7 +140,7 @@ def _batched(completions: Iterable[Completion], most: int = 64) -> Iterable[list
         yield batch
 
 
-def _row(task: str, completion: Completion, gold: str, row_print: str) -> dict[str, Any]:
+def _row(task: str, completion: Completion, gold: str, marks: dict[str, str]) -> dict[str, Any]:
     """The row of samples.jsonl for a completion."""
     request = completion.request
     return {
@@ -154,5 +154,5 @@ def _row(task: str, completion: Completion, gold: str, row_print: str) -> dict[s
         "finish_reason": completion.finish_reason,
         "prompt_tokens": completion.prompt_tokens,
         "response_tokens": completion.response_tokens,
-        "fingerprint": row_print,
+        **marks,
     }
