@@ -76,7 +76,7 @@ def summarize(
     if partial and not table:
         raise ValueError(f"no problem has all its {k} samples yet: generate the rest first")
     matrix = _matrix(table)
-    statuses = Counter(sample.status for of in table.values() for sample in of.values())
+    statuses = Counter(str(sample.status) for of in table.values() for sample in of.values())
     n, k = matrix.size, matrix.shape[1]
     every = [sample for of in table.values() for sample in of.values()]
     tokens = np.array([sample.tokens for sample in every], dtype=np.int64)

@@ -72,7 +72,7 @@ def write_report(runs: Path, out: Path, allow: Names[str] = ()) -> ReportPaths:
     Raises InputError when there is nothing finished, a file is broken, or runs are unlike; then
     nothing is written.
     """
-    collection = load(runs)
+    collection = load(runs, allow)
     allowed = refuse_unlike(collection, allow)
     compared, costs = compare(collection), overhead(collection)
     example = example_of(collection.example)
