@@ -79,7 +79,8 @@ def _grade(
 ) -> int:
     """Append the verdicts that are missing; the number of samples that were there to grade."""
     path = folder / "scores.jsonl"
-    done = scored_already(path, grader.fingerprint)
+    name = grader.fingerprint
+    done = scored_already(path, name)
     if done is None:
         path.unlink()  # verdicts of another grader
         done = Seen()
@@ -101,7 +102,7 @@ def _grade(
     todo = missing()
     with JsonlWriter(path) as rows:
         while batch := list(islice(todo, BATCH)):
-            rows.write([_row(sample, grader) for sample in batch])
+            rows.write([_row(sample, grader, name) for sample in batch])
             kept += len(batch)
             progress(kept)
     if not count:
@@ -127,7 +128,7 @@ def read_evaluation(folder: Path) -> dict[str, Any]:
     return read_json(folder / "generation.json")
 
 
-def _row(sample: dict[str, Any], grader: Grader) -> dict[str, Any]:
+def _row(sample: dict[str, Any], grader: Grader, grader_print: str) -> dict[str, Any]:
     """The row of scores.jsonl for a sample."""
     grade = grader.grade(
         sample["response"], sample["gold"], truncated=sample["finish_reason"] == "length"
@@ -143,6 +144,6 @@ def _row(sample: dict[str, Any], grader: Grader) -> dict[str, Any]:
         "how": grade.how,
         "stage": grade.stage,
         "milliseconds": round(grade.milliseconds, 3),
-        "grader": grader.fingerprint,
+        "grader": grader_print,
         **{name: sample[name] for name in ("model", "fingerprint") if name in sample},
     }

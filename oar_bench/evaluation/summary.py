@@ -186,14 +186,13 @@ def _majorities(table: Table, k: int, answer_type: AnswerType) -> dict[str, Any]
         group_votes(((s.answer, s.correct) for s in of.values()), answer_type, budget)
         for of in table.values()
     ]
-    found: dict[str, Any] = {}
-    worst = 0.0
-    for size in metrics.powers(k)[1:]:
-        values, error = maj_of_all(every, size)
-        found[f"maj@{size}"] = to_json(share_interval(values))
-        worst = max(worst, error)
+    sizes = metrics.powers(k)[1:]
+    values, error = maj_of_all(every, sizes)
+    found: dict[str, Any] = {
+        f"maj@{size}": to_json(share_interval(values[:, place])) for place, size in enumerate(sizes)
+    }
     found["maj_votes"] = {
-        "comparisons": budget.made, "skipped": budget.skipped, "monte_carlo_se": worst,
+        "comparisons": budget.made, "skipped": budget.skipped, "monte_carlo_se": error,
     }  # fmt: skip
     return found
 

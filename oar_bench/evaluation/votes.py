@@ -164,29 +164,29 @@ def maj_at_k(votes: Votes, k: int) -> float:
     _check(votes, k)
     if votes.samples > EXACT_SAMPLES:
         raise ValueError(f"exact maj@k is for up to {EXACT_SAMPLES} samples")
-    return _exact(votes, k)
+    return float(_exact(votes)[k])
 
 
-@lru_cache(maxsize=65_536)
-def _exact(votes: Votes, k: int) -> float:
+@lru_cache(maxsize=4096)
+def _exact(votes: Votes) -> Floats:
+    """maj@k for every k = 0 .. n: the sums over the places left differ only in one coefficient."""
+    n = votes.samples
+    total, mine, subsets = np.zeros(n + 1), _binomials(votes.right), _binomials(n)
     if not votes.wrong:  # one right vote is a majority: pass@k
-        return 1.0 - math.comb(votes.samples - votes.right, k) / math.comb(votes.samples, k)
-    whole = 0.0
-    mine = _binomials(votes.right)
-    for j in range(1, min(votes.right, k) + 1):
-        left = k - j
-        strong = [w for w in votes.wrong if w >= j]
+        silent = _binomials(votes.silent)
+        total[: silent.size] = silent
+        return 1.0 - total / subsets
+    for j in range(1, votes.right + 1):
         # candidates with fewer than j samples can neither tie nor win: they are free places
-        ways = _fillings(tuple(strong), j, left)
-        free = _binomials(votes.samples - votes.right - sum(strong))
-        places = np.zeros(left + 1)
-        places[: min(free.size, left + 1)] = free[: left + 1]
-        share = 1.0 / np.arange(1, ways.shape[0] + 1)
-        whole += float(mine[j] * (share @ (ways @ places[::-1])))
-    return whole / math.comb(votes.samples, k)
+        strong = [w for w in votes.wrong if w >= j]
+        ways = _fillings(strong, j, n - j)
+        shared = (1.0 / np.arange(1, ways.shape[0] + 1)) @ ways
+        free = _binomials(n - votes.right - sum(strong))
+        total[j:] += mine[j] * np.convolve(shared, free)[: n - j + 1]
+    return total / subsets
 
 
-def _fillings(strong: tuple[int, ...], j: int, left: int) -> Floats:
+def _fillings(strong: Sequence[int], j: int, left: int) -> Floats:
     """(T + 1, left + 1): ways to take s samples with t of the candidates at exactly j, none over.
 
     Each of `strong` has at least j samples.
@@ -234,20 +234,24 @@ def maj_by_draws(votes: Votes, k: int, seed: int = 0, draws: int = DRAWS) -> tup
     return float(score.mean()), float(score.std(ddof=1) / math.sqrt(draws))
 
 
-def maj_of_all(every: Sequence[Votes], k: int) -> tuple[Floats, float]:
-    """maj@k of each problem, (P,), and the Monte-Carlo SE of their mean (0 where all is exact).
+def maj_of_all(every: Sequence[Votes], ks: Sequence[int]) -> tuple[Floats, float]:
+    """maj@k of each problem, (P, len(ks)), and the Monte-Carlo SE of a mean over the problems.
 
-    >>> maj_of_all([Votes(2, (1, 1), 0), Votes(0, (3,), 1)], 4)
-    (array([1., 0.]), 0.0)
+    The error is that of the k where it is largest, and 0 where all is exact.
+
+    >>> maj_of_all([Votes(2, (1, 1), 0), Votes(0, (3,), 1)], [2, 4])
+    (array([[0.5, 1. ],
+           [0. , 0. ]]), 0.0)
     """
-    values, variance = np.empty(len(every)), 0.0
+    values, variance = np.empty((len(every), len(ks))), np.zeros(len(ks))
     for place, votes in enumerate(every):
-        if votes.samples <= EXACT_SAMPLES:
-            values[place] = maj_at_k(votes, k)
-        else:
-            values[place], error = maj_by_draws(votes, k)
-            variance += error**2
-    return values, math.sqrt(variance) / len(every)
+        for column, k in enumerate(ks):
+            if votes.samples <= EXACT_SAMPLES:
+                values[place, column] = maj_at_k(votes, k)
+            else:
+                values[place, column], error = maj_by_draws(votes, k)
+                variance[column] += error**2
+    return values, float(np.sqrt(variance.max())) / len(every)
 
 
 def _check(votes: Votes, k: int) -> None:
