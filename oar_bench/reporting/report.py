@@ -141,6 +141,7 @@ def _view(
         "ks": {
             t.task: sorted({k for row in t.rows for k in row.passes if k > 1}) for t in compared
         },
+        "voted": [t.task for t in compared if any(r.majority == r.majority for r in t.rows)],
         "statuses": {t.task: _statuses(t.rows) for t in compared},
         "comparison_notes": COMPARISON_NOTES,
         "ends": _ends(compared, rewards, collection.methods),
