@@ -91,6 +91,7 @@ def _grade(
         nonlocal count
         for sample in _samples(folder, generation):
             count += 1
+            _refuse_malformed(sample, count, folder / "samples.jsonl")
             if not met.add(sample):
                 raise InputError(
                     f"row {count}: sample {sample['sample']} of problem {sample['problem']!r} "
@@ -108,6 +109,18 @@ def _grade(
     if not count:
         raise InputError("there are no samples to score", str(folder), "run `oar-bench generate`")
     return count
+
+
+NEEDED = ("task", "problem", "sample", "response", "gold", "finish_reason", "response_tokens")
+
+
+def _refuse_malformed(sample: dict[str, Any], row: int, path: Path) -> None:
+    lacking = [name for name in NEEDED if name not in sample]
+    if lacking:
+        raise InputError(f"row {row}: no field {lacking[0]!r}", str(path))
+    for name in ("sample", "response_tokens"):
+        if not isinstance(sample[name], int) or sample[name] < 0:
+            raise InputError(f"row {row}: {name} is no whole number", str(path))
 
 
 def _samples(folder: Path, generation: dict[str, Any]) -> Iterator[dict[str, Any]]:

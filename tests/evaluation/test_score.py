@@ -126,6 +126,23 @@ def test_a_sample_that_occurs_twice_is_refused_by_row(folder):
         score(folder)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"sample": "1"}, "row 2: sample is no whole number"),
+        ({"response_tokens": None}, "row 2: response_tokens is no whole number"),
+        ({"gold": ...}, "row 2: no field 'gold'"),
+    ],
+)
+def test_a_malformed_row_is_refused_in_one_line(folder, change, said):
+    rows = rows_of(4, 3)
+    rows[1] |= change
+    rows[1] = {name: value for name, value in rows[1].items() if value is not ...}
+    write(folder / "samples.jsonl", rows)
+    with pytest.raises(InputError, match=said):
+        score(folder)
+
+
 def test_rows_from_before_identity_was_written_are_still_scored(folder):
     rows = rows_of(4, 3)
     for row in rows:
