@@ -81,12 +81,12 @@ def run_compare(
         raise InputError("no such format", f"--out {out}", "name a file that ends in .md or .csv")
     from oar_bench.records import write_text
     from oar_bench.reporting import headtohead_text as text
-    from oar_bench.reporting.headtohead import as_dict, head_to_head
+    from oar_bench.reporting.headtohead import head_to_head
 
     found = head_to_head(paths, allow)
     if out is not None:
         write_text(out, text.as_csv(found) if out.suffix == ".csv" else text.as_markdown(found))
-    print(json.dumps(as_dict(found), indent=2) if as_json else text.plain(found))
+    print(json.dumps(text.as_dict(found), indent=2) if as_json else text.plain(found))
 
 
 def is_evaluation(path: Path) -> bool:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -32,13 +31,14 @@ from oar_bench.reporting.likeness import (
 from oar_bench.reporting.text import visible
 
 SAME = 1e-12
+NO_SEED = -1
 
 
 @dataclass(frozen=True)
 class Contestant:
     """What is compared under one name: its evaluations by task and training seed.
 
-    A lone evaluation has the seed 0, whatever it was trained with.
+    What lies in no seed-S folder was trained under no seed that we know: `NO_SEED`.
     """
 
     name: str
@@ -159,7 +159,7 @@ def _tasks(path: Path, name: str, allow: Names[str]) -> dict[str, dict[int, Eval
         raise InputError("no such folder of results", str(path))
     found: dict[str, dict[int, Evaluation]] = {}
     seeds = [(int(f.name[5:]), f) for f in sorted(path.glob("seed-*/")) if _SEED.fullmatch(f.name)]
-    for seed, folder in sorted(seeds) or [(0, path)]:
+    for seed, folder in sorted(seeds) or [(_own_seed(path), path)]:
         for evaluation in _evaluations(folder):
             if read_json(evaluation / "results.json").get("complete") is False:
                 raise InputError(
@@ -180,6 +180,12 @@ def _tasks(path: Path, name: str, allow: Names[str]) -> dict[str, dict[int, Eval
 
 
 _SEED = re.compile(r"seed-\d+")
+
+
+def _own_seed(path: Path) -> int:
+    """The training seed that a path lies under."""
+    found = [part for part in path.resolve().parts if _SEED.fullmatch(part)]
+    return int(found[-1].removeprefix("seed-")) if found else NO_SEED
 
 
 def _evaluations(folder: Path) -> list[Path]:
@@ -212,12 +218,19 @@ def _standing(task: str, contestant: Contestant) -> Standing:
 
 
 def _duel(task: str, a: Contestant, b: Contestant) -> Duel:
-    """a - b over the seeds that both have; one evaluation each is paired whatever its seed."""
+    """a - b over the seeds that both have.
+
+    One evaluation each is paired whatever its seed; one of no seed stands against every seed.
+    """
     mine, theirs = a.tasks[task], b.tasks[task]
     seeds = [seed for seed in mine if seed in theirs]
     if len(mine) == len(theirs) == 1:
-        left, right = [*mine.values()], [*theirs.values()]
         seeds = [*mine]
+        left, right = [*mine.values()], [*theirs.values()]
+    elif NO_SEED in mine or NO_SEED in theirs:
+        seeds = [*(theirs if NO_SEED in mine else mine)]
+        left = [mine[seed if seed in mine else NO_SEED] for seed in seeds]
+        right = [theirs[seed if seed in theirs else NO_SEED] for seed in seeds]
     elif seeds:
         left, right = [mine[s] for s in seeds], [theirs[s] for s in seeds]
     else:
@@ -264,36 +277,3 @@ def _placed(standings: list[Standing], duels: list[Duel]) -> list[Standing]:
         return "best" if alone else "tied"
 
     return [replace(s, place=place(s.name)) for s in standings]
-
-
-def as_dict(found: HeadToHead) -> dict[str, Any]:
-    """The comparison ready for JSON; what the data can't tell is null."""
-    from oar_bench.evaluation.summary import finite, to_json
-
-    return {
-        "kind": "comparison",
-        "allowed": found.allowed,
-        "left_out": found.left_out,
-        "tasks": [
-            {
-                "task": m.task,
-                "problems": m.problems,
-                "k": m.k,
-                "results": [
-                    {"name": s.name, "seeds": s.seeds, "avg@k": to_json(s.mean),
-                     "maj@k": s.majority, "truncated": s.truncated, "no_answer": s.no_answer,
-                     "response_tokens": s.tokens, "place": s.place}
-                    for s in m.standings
-                ],
-                "pairs": [
-                    {"a": d.pair.a, "b": d.pair.b, "seeds": len(d.pair.seeds),
-                     "difference": to_json(d.pair.test.difference), "p": finite(d.pair.test.p),
-                     "p_holm": finite(d.pair.p), "verdict": d.word,
-                     "detectable": finite(d.pair.test.detectable),
-                     "wins": d.wins, "losses": d.losses, "ties": d.ties}
-                    for d in m.duels
-                ],
-            }
-            for m in found.meetings
-        ],
-    }  # fmt: skip

@@ -1,9 +1,12 @@
-"""How a head-to-head comparison is written: plain text, Markdown, CSV."""
+"""How a head-to-head comparison is written: plain text, Markdown, CSV, JSON."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
+from oar_bench.evaluation.summary import finite, to_json
 from oar_bench.reporting.headtohead import Duel, HeadToHead, Meeting, Standing
 from oar_bench.reporting.tables import csv
 from oar_bench.reporting.text import Written, bracket, markdown, number, p_value, percent
@@ -119,3 +122,34 @@ def as_csv(found: HeadToHead) -> str:
 
 def _remarks(found: HeadToHead) -> list[str]:
     return [*(f"unlike, compared on demand: {note}" for note in found.allowed), *found.left_out]
+
+
+def as_dict(found: HeadToHead) -> dict[str, Any]:
+    """The comparison ready for JSON; what the data can't tell is null."""
+    return {
+        "kind": "comparison",
+        "allowed": found.allowed,
+        "left_out": found.left_out,
+        "tasks": [
+            {
+                "task": m.task,
+                "problems": m.problems,
+                "k": m.k,
+                "results": [
+                    {"name": s.name, "seeds": s.seeds, "avg@k": to_json(s.mean),
+                     "maj@k": s.majority, "truncated": s.truncated, "no_answer": s.no_answer,
+                     "response_tokens": s.tokens, "place": s.place}
+                    for s in m.standings
+                ],
+                "pairs": [
+                    {"a": d.pair.a, "b": d.pair.b, "seeds": len(d.pair.seeds),
+                     "difference": to_json(d.pair.test.difference), "p": finite(d.pair.test.p),
+                     "p_holm": finite(d.pair.p), "verdict": d.word,
+                     "detectable": finite(d.pair.test.detectable),
+                     "wins": d.wins, "losses": d.losses, "ties": d.ties}
+                    for d in m.duels
+                ],
+            }
+            for m in found.meetings
+        ],
+    }  # fmt: skip

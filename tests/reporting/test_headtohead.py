@@ -11,8 +11,8 @@ from scipy import stats
 
 from oar_bench.cli import main
 from oar_bench.errors import InputError
-from oar_bench.reporting.headtohead import as_dict, head_to_head, names_of
-from oar_bench.reporting.headtohead_text import as_csv, as_markdown, plain
+from oar_bench.reporting.headtohead import head_to_head, names_of
+from oar_bench.reporting.headtohead_text import as_csv, as_dict, as_markdown, plain
 from tests.reporting.synthetic import make_evaluation, make_out, write_object, write_rows
 
 P = np.linspace(0.1, 0.9, 60)
@@ -102,6 +102,25 @@ def test_methods_are_paired_by_training_seed(tmp_path):
     assert "two-way" in duel.pair.test.difference.method
     one = head_to_head([out / "start", out / "runs" / "grpo" / "seed-1"])
     assert one.meetings[0].standings[0].name == "start"
+
+
+def test_one_run_is_paired_with_its_own_seed_and_a_start_with_every_seed(tmp_path):
+    runs = make_out(tmp_path, methods=("grpo", "oar-p"), example=False) / "runs"
+    grpo = [means(runs / "grpo" / f"seed-{s}" / "eval" / "arithmetic") for s in range(3)]
+    one = means(runs / "oar-p" / "seed-1" / "eval" / "arithmetic")
+    start = means(tmp_path / "start" / "eval" / "arithmetic")
+    for path in (runs / "oar-p" / "seed-1", runs / "oar-p" / "seed-1" / "eval" / "arithmetic"):
+        [duel] = head_to_head([runs / "grpo", path]).meetings[0].duels
+        assert duel.pair.seeds == (1,)
+        assert duel.pair.test.difference.value == pytest.approx((one - grpo[1]).mean())
+    [duel] = head_to_head([tmp_path / "start", runs / "grpo"]).meetings[0].duels
+    assert duel.pair.seeds == (0, 1, 2)
+    assert duel.pair.test.difference.value == pytest.approx(np.mean([g - start for g in grpo]))
+    (runs / "oar-p" / "seed-2").rename(runs / "oar-p" / "seed-7")
+    (runs / "oar-p" / "seed-1").rename(runs / "oar-p" / "seed-8")
+    (runs / "oar-p" / "seed-0").rename(runs / "oar-p" / "seed-9")
+    with pytest.raises(InputError, match="no training seed in common"):
+        head_to_head([runs / "grpo", runs / "oar-p"])
 
 
 @pytest.mark.parametrize(
