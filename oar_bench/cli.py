@@ -16,6 +16,7 @@ from oar_bench.stages import (
     choice,
     is_evaluation,
     print_comparison,
+    run_compare,
     run_scoring,
     score_responses,
     split_words,
@@ -33,6 +34,9 @@ app = typer.Typer(
 
 Steps = Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the sampling keys.")]
+Allow = Annotated[
+    list[str] | None, typer.Option("--allow", help="A field that may differ; repeat for more.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
@@ -218,6 +222,7 @@ app.command()(evaluate)
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder that `reproduce` wrote, or its runs/.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the report; default RUNS.")] = None,
+    allow: Allow = None,
 ) -> None:
     """Write report.md and a self-contained index.html from finished runs.
 
@@ -227,9 +232,34 @@ def report(
     """
     from oar_bench.reporting.report import write_report
 
-    paths = write_report(runs, out or runs)
+    paths = write_report(runs, out or runs, allow or ())
     print(paths.html)
     print(paths.markdown)
+
+
+@app.command()
+def compare(
+    results: Annotated[
+        list[Path],
+        typer.Argument(help="Two or more: evaluations, folders of tasks, runs, or methods."),
+    ],
+    allow: Allow = None,
+    out: Annotated[Path | None, typer.Option(help="Also write FILE.md or FILE.csv.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare results problem by problem: difference, interval, p after Holm, wins and losses.
+
+    Results must agree in task, data, prompt, sampling and grader; a difference is refused by name.
+
+    Examples:
+
+      oar-bench compare evaluations/base evaluations/tuned
+
+      oar-bench compare results/tiny/runs/grpo results/tiny/runs/oar-p results/tiny/runs/oar-g
+
+      oar-bench compare evaluations/a evaluations/b --allow sampling.temperature --out table.md
+    """
+    run_compare(results, allow or [], out, as_json)
 
 
 @app.command()

@@ -98,6 +98,22 @@ def print_plans(
         print(format_plan(plan(task, samples, sampling, count, asking.part())))
 
 
+def run_compare(
+    paths: list[Path], allow: list[str], out: Path | None, as_json: bool
+) -> None:  # fmt: skip
+    """Compare results; prints the tables or JSON, and writes `out` as Markdown or CSV."""
+    if out is not None and out.suffix not in (".md", ".csv"):
+        raise InputError("no such format", f"--out {out}", "name a file that ends in .md or .csv")
+    from oar_bench.records import write_text
+    from oar_bench.reporting import headtohead_text as text
+    from oar_bench.reporting.headtohead import head_to_head
+
+    found = head_to_head(paths, allow)
+    if out is not None:
+        write_text(out, text.as_csv(found) if out.suffix == ".csv" else text.as_markdown(found))
+    print(json.dumps(text.as_dict(found), indent=2) if as_json else text.plain(found))
+
+
 def is_evaluation(path: Path) -> bool:
     """Whether a file is the samples.jsonl of an evaluation folder."""
     return path.name == "samples.jsonl" and (path.parent / "generation.json").is_file()
@@ -129,7 +145,7 @@ def print_results(results: dict[str, Any], folder: Path) -> None:
             print(f"  {name:<24}{value:.4f}")
         print(f"  {folder / 'results.json'}")
         return
-    print(f"{results['task']}: {metrics['n_problems']} problems x {metrics['n_samples']} samples")
+    print(f"{results['task']}: {metrics['n_problems']} problems x {metrics['k']} samples")
     for name, value in metrics.items():
         if isinstance(value, dict) and "low" in value:
             low, high = value["low"], value["high"]
@@ -138,9 +154,18 @@ def print_results(results: dict[str, Any], folder: Path) -> None:
         print(f"  {'run-to-run SD':<18}{100 * metrics['run_sd']:6.1f} points")
     for name in ("truncated", "no_answer"):
         print(f"  {name:<18}{100 * metrics[name]:6.1f} %")
+    tokens = metrics["tokens"]
+    print(
+        f"  {'tokens':<18}{tokens['mean']:6.1f}     median {tokens['median']:.0f}, "
+        f"90 % within {tokens['p90']:.0f}"
+    )
+    curve = ", ".join(f"{cap}: {100 * share:.1f} %" for cap, share in metrics["budget"])
+    print(f"  {'if capped at':<18}{curve}")
     if not results["complete"]:
-        made, all_of_them = sum(metrics["statuses"].values()), count["problems"] * count["samples"]
-        print(f"  incomplete: {made} of {all_of_them} samples; run `oar-bench generate` again")
+        print(
+            f"  incomplete: {metrics['n_problems']} of {count['problems']} problems have all their "
+            "samples; run `oar-bench generate` again"
+        )
     print(f"  {folder / 'results.json'}")
 
 

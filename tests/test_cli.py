@@ -14,7 +14,9 @@ import pytest
 from oar_bench.cli import main
 from oar_bench.records import read_json, read_jsonl
 
-COMMANDS = ["reproduce", "train", "generate", "score", "evaluate", "report", "tasks", "doctor"]
+COMMANDS = [
+    "reproduce", "train", "generate", "score", "evaluate", "compare", "report", "tasks", "doctor",
+]  # fmt: skip
 
 
 @dataclass

@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from importlib import metadata
 from types import TracebackType
 from typing import NamedTuple
@@ -306,6 +307,7 @@ class Grader:
             self._pool.close()
 
 
+@lru_cache(maxsize=8)
 def _version(name: str) -> str:
     try:
         return metadata.version(name)

@@ -111,13 +111,13 @@ def generate(
     if shard is not None:
         own = {q.problem for number, q in enumerate(task.questions) if shard.has(number)}
         requests = [request for request in requests if request.problem in own]
-    row_print = fingerprint(wanted["fingerprints"])
+    marks = {"model": model_fingerprint, "fingerprint": fingerprint(wanted["fingerprints"])}
     with JsonlWriter(path) as rows:
         done = {(row["problem"], row["sample"]) for row in read_jsonl(path)}
         missing = [r for r in requests if (r.problem, r.sample) not in done]
         progress(len(done), len(requests))
         for batch in _batched(engine.generate(missing, sampling)):
-            rows.write(_row(task.name, c, golds[c.request.problem], row_print) for c in batch)
+            rows.write(_row(task.name, c, golds[c.request.problem], marks) for c in batch)
             done.update((c.request.problem, c.request.sample) for c in batch)
             progress(len(done), len(requests))
     return path
@@ -167,7 +167,7 @@ def _batched(completions: Iterable[Completion], most: int = 64) -> Iterable[list
         yield batch
 
 
-def _row(task: str, completion: Completion, gold: str, row_print: str) -> dict[str, Any]:
+def _row(task: str, completion: Completion, gold: str, marks: dict[str, str]) -> dict[str, Any]:
     """The row of samples.jsonl for a completion."""
     request = completion.request
     return {
@@ -181,5 +181,5 @@ def _row(task: str, completion: Completion, gold: str, row_print: str) -> dict[s
         "finish_reason": completion.finish_reason,
         "prompt_tokens": completion.prompt_tokens,
         "response_tokens": completion.response_tokens,
-        "fingerprint": row_print,
+        **marks,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -123,6 +124,11 @@ def bootstrap_interval(
     return Interval(float(x.mean()), float(low), float(high), se, math.inf, x.size, "bootstrap")
 
 
+@lru_cache(maxsize=4096)
 def quantile(df: float, level: float) -> float:
-    """The two-sided t quantile for `level`."""
+    """The two-sided t quantile for `level`.
+
+    >>> round(quantile(9, 0.95), 4)
+    2.2622
+    """
     return float(stats.t.ppf((1 + level) / 2, df))

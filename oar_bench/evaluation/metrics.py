@@ -1,4 +1,7 @@
-"""What a table of right and wrong samples says: avg@k, pass@k, run-to-run SD.
+"""What a table of right and wrong samples says: avg@k, pass@k, run-to-run SD, the budget curve.
+
+maj@k needs the answers themselves and lives in `votes`.
+
 
 Pure functions on the correctness matrix of one task: P problems by K samples, True = correct.
 A metric is returned per problem, because the problem is the unit of every interval
@@ -7,12 +10,12 @@ A metric is returned per problem, because the problem is the unit of every inter
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -54,12 +57,13 @@ def correctness(scores: Iterable[Mapping[str, Any]]) -> Correctness:
     if not table:
         raise ValueError("no score rows: nothing was evaluated")
     problems = sorted(table)
-    _refuse_ragged({problem: len(table[problem]) for problem in problems})
+    refuse_ragged({problem: len(table[problem]) for problem in problems})
     values = [[table[problem][index] for index in sorted(table[problem])] for problem in problems]
     return Correctness(tuple(problems), np.array(values, dtype=np.bool_))
 
 
-def _refuse_ragged(counts: Mapping[str, int]) -> None:
+def refuse_ragged(counts: Mapping[str, int]) -> None:
+    """ValueError, naming two of them, unless all problems have one number of samples."""
     most = max(counts, key=lambda problem: counts[problem])
     least = min(counts, key=lambda problem: counts[problem])
     if counts[most] != counts[least]:
@@ -129,3 +133,58 @@ def run_sd(values: Bools) -> float:
     if values.shape[1] < 2:
         return float("nan")
     return float(values.mean(axis=0).std(ddof=1))
+
+
+def token_counts(tokens: ArrayLike) -> dict[str, float]:
+    """Mean, median and 90th percentile of the response lengths, (N,) tokens a response.
+
+    Percentiles interpolate between neighbours (Hyndman and Fan 1996, type 7; numpy's default).
+
+    >>> token_counts([10, 20, 30, 40, 100])
+    {'mean': 40.0, 'median': 30.0, 'p90': 76.0}
+    """
+    x = np.asarray(tokens, dtype=np.float64)
+    median, p90 = np.percentile(x, [50, 90])
+    return {"mean": float(x.mean()), "median": float(median), "p90": float(p90)}
+
+
+def budget_curve(
+    correct: ArrayLike, tokens: ArrayLike, caps: Sequence[int]
+) -> list[tuple[int, float]]:
+    """The accuracy that a smaller token cap would have given, from saved rows alone.
+
+    A response of more than `cap` tokens counts as truncated and so as not correct; one of at most
+    `cap` tokens would have been the same under that cap. (N,) verdicts and lengths in, (cap,
+    share correct) out. Exact for a model that isn't told its cap, but for one thing: an answer
+    that stood complete before the cap in a longer response is not credited.
+
+    >>> budget_curve([True, True, False, True], [10, 30, 20, 50], [16, 32, 64])
+    [(16, 0.25), (32, 0.5), (64, 0.75)]
+    """
+    right, length = np.asarray(correct, dtype=np.bool_), np.asarray(tokens)
+    if right.shape != length.shape or right.ndim != 1 or not right.size:
+        raise ValueError("a verdict and a length for each of at least one response are needed")
+    spent = np.sort(length[right])
+    return [(cap, int(np.searchsorted(spent, cap, side="right")) / right.size) for cap in caps]
+
+
+def budget_caps(tokens: ArrayLike, cap: int | None = None) -> list[int]:
+    """The caps of a budget curve: powers of two from the shortest response on, then the real cap.
+
+    Powers beyond the longest response say nothing new and are left out. Without a known `cap` the
+    longest response stands for it, so that the last point is the accuracy itself.
+
+    >>> budget_caps([12, 100, 300], 2048), budget_caps([5, 9])
+    ([16, 32, 64, 128, 256, 512, 2048], [8, 9])
+    """
+    length = np.asarray(tokens)
+    shortest, longest = max(int(length.min()), 1), max(int(length.max()), 1)
+    last = max(cap or longest, longest)
+    powers_of_two = []
+    power = 1 << (shortest - 1).bit_length()
+    while power < last:
+        powers_of_two.append(power)
+        if power >= longest:
+            break
+        power *= 2
+    return [*powers_of_two, last]

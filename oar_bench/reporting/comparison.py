@@ -48,13 +48,17 @@ class Pair:
 
 @dataclass(frozen=True)
 class Row:
-    """A method on a task: shares, with the interval over seeds and problems."""
+    """A method on a task: shares, with the interval over seeds and problems.
+
+    `majority` is maj@k, NaN where a results.json is from before it.
+    """
 
     method: str
     seeds: tuple[int, ...]
     mean: Interval
     passes: dict[int, Interval]
     run_sd: float
+    majority: float
     truncated: float
     no_answer: float
     tokens: float
@@ -132,6 +136,7 @@ def _row(method: str, found: dict[int, Evaluation], pair: Pair | None) -> Row:
         {n: over_seeds(np.stack([metrics.pass_at_k(v, n) for v in values]))
          for n in metrics.powers(k)},
         float(np.sqrt(np.mean([metrics.run_sd(v) ** 2 for v in values]))),
+        float(np.mean([m.get(f"maj@{k}", {}).get("value", np.nan) for m in about])),
         float(np.mean([m["truncated"] for m in about])),
         float(np.mean([m["no_answer"] for m in about])),
         float(np.mean([m["response_tokens"] for m in about])),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection as Names
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ import pandas as pd
 
 from oar_bench.errors import InputError
 from oar_bench.evaluation.metrics import Correctness, avg_at_k, correctness
+from oar_bench.evaluation.rows import checked, score_marks
 from oar_bench.records import SCHEMA, read_json, read_jsonl
 from oar_bench.reporting.text import visible
 
@@ -20,6 +22,7 @@ ORDER = ("grpo", "oar-p", "oar-g", "oar-d", "oar-g0", "oar-gp", "oar-gf",
 METRICS = ("n_samples", "statuses", "truncated", "no_answer", "response_tokens",
            "equal_completions")  # fmt: skip
 START, REFERENCE = "start", "grpo"
+MIXED = "score again, or allow it by --allow FIELD"
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,10 @@ def method_order(method: str) -> tuple[int, str]:
     return (ORDER.index(method) if method in ORDER else len(ORDER), method)
 
 
-def load(folder: Path) -> Collection:
+def load(folder: Path, allow: Names[str] = ()) -> Collection:
     """Read OUT (the `--out` of `oar-bench reproduce`) or OUT/runs.
+
+    Score rows of another evaluation or grader are refused; `allow` names fields not to check.
 
     Raises InputError when the folder holds no runs, nothing is finished, or a file is broken.
     """
@@ -105,7 +110,7 @@ def load(folder: Path) -> Collection:
     runs: list[Run] = []
     left_out: list[LeftOut] = []
     for path in sorted(runs_folder.glob("*/seed-*/")):
-        run, missing = _load_run(path, f"{path.parent.name}/{path.name}")
+        run, missing = _load_run(path, f"{path.parent.name}/{path.name}", allow)
         runs += [run] if run else []
         left_out += missing
     if not runs and not left_out:
@@ -120,7 +125,7 @@ def load(folder: Path) -> Collection:
             f"nothing finished to report ({reasons})", str(folder), "finish training and evaluation"
         )
     _refuse_twins(runs, runs_folder)
-    start, missing = _load_evaluations(out / START, START)
+    start, missing = _load_evaluations(out / START, START, allow)
     about, example = _optional(out / "reproduce.json"), _optional(out / "credit_example.json")
     return Collection(runs, start, left_out + missing, about, example)
 
@@ -140,7 +145,7 @@ def _optional(path: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
 
 
-def _load_run(path: Path, where: str) -> tuple[Run | None, list[LeftOut]]:
+def _load_run(path: Path, where: str, allow: Names[str]) -> tuple[Run | None, list[LeftOut]]:
     """The run, None when it can't be in the report, and whatever of it is left out."""
     about_file = path / "run.json"
     if not about_file.exists():
@@ -150,7 +155,7 @@ def _load_run(path: Path, where: str) -> tuple[Run | None, list[LeftOut]]:
     metrics = _numbers(path / "metrics.jsonl", ("step",), METRIC_COLUMNS)
     if need(about, "status", about_file) != "finished":
         return None, [LeftOut(where, f"training is unfinished ({len(metrics)} steps so far)")]
-    evaluations, missing = _load_evaluations(path, where)
+    evaluations, missing = _load_evaluations(path, where, allow)
     if not evaluations:
         return None, missing or [LeftOut(where, "no evaluation yet")]
     run = Run(
@@ -174,7 +179,9 @@ def _mapping(about: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any
     return value
 
 
-def _load_evaluations(path: Path, where: str) -> tuple[dict[str, Evaluation], list[LeftOut]]:
+def _load_evaluations(
+    path: Path, where: str, allow: Names[str]
+) -> tuple[dict[str, Evaluation], list[LeftOut]]:
     found: dict[str, Evaluation] = {}
     missing: list[LeftOut] = []
     for folder in sorted((path / "eval").glob("*/")):
@@ -182,18 +189,26 @@ def _load_evaluations(path: Path, where: str) -> tuple[dict[str, Evaluation], li
         if not results.get("complete", bool(results)):
             missing.append(LeftOut(where, f"evaluation of {folder.name} is unfinished"))
             continue
-        evaluation = _load_evaluation(folder, f"{where}/eval/{folder.name}")
+        evaluation = load_evaluation(folder, f"{where}/eval/{folder.name}", allow)
         found[evaluation.task] = evaluation
     return found, missing
 
 
-def _load_evaluation(folder: Path, where: str) -> Evaluation:
+def load_evaluation(folder: Path, where: str, allow: Names[str] = ()) -> Evaluation:
+    """One scored evaluation folder; `where` is what to call it.
+
+    Raises InputError when a file is broken, the two files don't belong together, or a score row
+    carries another identity than results.json (fields in `allow` apart).
+    """
     results_file, scores_file = folder / "results.json", folder / "scores.jsonl"
     results = read_json(results_file)
     _check_schema(results, results_file)
     metrics = need(results, "metrics", results_file)
+    marks = score_marks(
+        str(need(results, "task", results_file)), _mapping(results, "fingerprints", results_file)
+    )
     try:
-        matrix = correctness(read_jsonl(scores_file))
+        matrix = correctness(checked(read_jsonl(scores_file), scores_file, marks, MIXED, allow))
         stated = float(metrics["avg@k"]["value"])
     except ValueError as error:
         raise InputError(str(error), str(scores_file), "score again") from error

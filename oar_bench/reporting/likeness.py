@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection as Names
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from oar_bench.errors import InputError
-from oar_bench.reporting.frames import Collection
+from oar_bench.errors import InputError, nearest
+from oar_bench.reporting.frames import Collection, Evaluation
 
 MAY_DIFFER = ("method", "seed")
+OF_ROWS = ("grader", "model", "fingerprint", "task")
+"""Fields of single rows that `--allow` may name: see `oar_bench.evaluation.rows`."""
+Difference = tuple[str, str, str, str, str]
+"""A field, its value here, where that is, its value there, and where that is."""
 WHICH_RUNS = "reproduce."  # the section that says which runs to make, not how to make one
 # The recipe's fingerprint may hold the method, a model's always does; the settings themselves
 # are compared one by one instead.
@@ -49,30 +53,90 @@ def refuse_unlike(collection: Collection, allow: Names[str] = ()) -> list[str]:
     sentence for each difference that was allowed, for the report to print.
     """
     runs = collection.runs
+    check_allow(allow, _known(collection))
     found = [*_differences((run.where, _identity(run.settings, run.fingerprints)) for run in runs)]
     for task in collection.tasks:
         evaluations = [run.evaluations[task] for run in runs if task in run.evaluations]
         if task in collection.start:
             evaluations.append(collection.start[task])
-        same = evaluations[0]
-        for other in evaluations[1:]:
-            if other.matrix.problems != same.matrix.problems:
-                raise InputError(
-                    f"other problems than {same.where}", other.where, "evaluate on the same ones"
-                )
+        refuse_other_problems(evaluations)
         found += _differences((e.where, _marked(e.fingerprints)) for e in evaluations)
+    return judged(found, allow, "report like runs together")
+
+
+def judged(found: Iterable[Difference], allow: Names[str], mend: str) -> list[str]:
+    """A sentence for each difference that is allowed; InputError at the first that isn't."""
     notes = []
     for name, mine, here, theirs, there in found:
-        if name not in allow:
+        if not allowed(name, allow):
             raise InputError(
                 f"unlike runs: {name} is {theirs} in {there} but {mine} in {here}",
-                mend=f"report like runs together, or add --allow {name}",
+                mend=f"{mend}, or add --allow {name}",
             )
         notes.append(f"{name} is {theirs} in {there} but {mine} in {here}")
     return notes
 
 
-Difference = tuple[str, str, str, str, str]
+def allowed(name: str, allow: Names[str]) -> bool:
+    """Whether `--allow` covers a field: by its whole name, without its section, or by a parent.
+
+    >>> allowed("settings.sampling.top_p", ["sampling"]), allowed("fingerprints.data", ["data"])
+    (True, True)
+    >>> allowed("settings.train.lr", ["lr"])
+    False
+    """
+    short = name.removeprefix("settings.").removeprefix("fingerprints.")
+    return any(
+        full == given or full.startswith(f"{given}.") for given in allow for full in (name, short)
+    )
+
+
+def check_allow(allow: Names[str], known: Iterable[str]) -> None:
+    """InputError for a word of `--allow` that covers no field: most likely it is misspelt."""
+    names = sorted(set(known))
+    for given in allow:
+        if not any(allowed(name, [given]) for name in names):
+            short = [name.partition(".")[2] or name for name in names]
+            raise InputError(f"no field is called {given!r}", "--allow", nearest(given, short))
+
+
+def unlike_evaluations(evaluations: Sequence[Evaluation], allow: Names[str] = ()) -> list[str]:
+    """Raise InputError naming the field in which evaluations of one task differ.
+
+    Compared are all settings and fingerprints apart from the model's, then the problems. The
+    sampling fingerprint is compared by the settings that it holds, which can be named.
+    """
+    named = [(e.where, evaluation_fields(e)) for e in evaluations]
+    notes = judged(_differences(named), allow, "compare like results")
+    refuse_other_problems(evaluations)
+    return notes
+
+
+def evaluation_fields(evaluation: Evaluation) -> dict[str, str]:
+    """Every field in which results of one task must agree."""
+    fields = {f"settings.{key}": value for key, value in flatten(evaluation.settings).items()}
+    marks = _marked(evaluation.fingerprints)
+    if "sampling" in evaluation.settings:
+        marks.pop("fingerprints.sampling", None)
+    return fields | marks
+
+
+def refuse_other_problems(evaluations: Sequence[Evaluation]) -> None:
+    """InputError unless all evaluations hold the same problems: they are paired one by one."""
+    same = evaluations[0]
+    for other in evaluations[1:]:
+        if other.matrix.problems != same.matrix.problems:
+            raise InputError(
+                f"other problems than {same.where}", other.where, "evaluate on the same ones"
+            )
+
+
+def _known(collection: Collection) -> Iterable[str]:
+    yield from OF_ROWS
+    for run in collection.runs:
+        yield from _identity(run.settings, run.fingerprints)
+        for evaluation in run.evaluations.values():
+            yield from _marked(evaluation.fingerprints)
 
 
 def _identity(settings: Mapping[str, Any], fingerprints: Mapping[str, str]) -> dict[str, str]:

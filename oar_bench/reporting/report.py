@@ -72,7 +72,7 @@ def write_report(runs: Path, out: Path, allow: Names[str] = ()) -> ReportPaths:
     Raises InputError when there is nothing finished, a file is broken, or runs are unlike; then
     nothing is written.
     """
-    collection = load(runs)
+    collection = load(runs, allow)
     allowed = refuse_unlike(collection, allow)
     compared, costs = compare(collection), overhead(collection)
     example = example_of(collection.example)
@@ -141,6 +141,7 @@ def _view(
         "ks": {
             t.task: sorted({k for row in t.rows for k in row.passes if k > 1}) for t in compared
         },
+        "voted": [t.task for t in compared if any(r.majority == r.majority for r in t.rows)],
         "statuses": {t.task: _statuses(t.rows) for t in compared},
         "comparison_notes": COMPARISON_NOTES,
         "ends": _ends(compared, rewards, collection.methods),

@@ -41,6 +41,7 @@ def comparison(tables: list[TaskTable]) -> pd.DataFrame:
             for k, interval in row.passes.items():
                 found |= _bounds(f"pass@{k}", interval)
             found |= {
+                f"maj@{table.k}": row.majority,
                 "run_sd": row.run_sd,
                 "truncated": row.truncated,
                 "no_answer": row.no_answer,

@@ -72,3 +72,30 @@ def test_run_sd_by_hand():
     scores = [1.0, 0.25, 0.25]
     assert metrics.run_sd(values) == pytest.approx(np.std(scores, ddof=1))
     assert math.isnan(metrics.run_sd(values[:, :1]))
+
+
+def test_the_budget_curve_is_what_a_smaller_cap_would_have_scored():
+    rng = np.random.default_rng(3)
+    tokens, right = rng.integers(1, 400, 500), rng.random(500) < 0.6
+    for cap, share in metrics.budget_curve(right, tokens, [1, 7, 64, 399, 400]):
+        assert share == np.mean([r and t <= cap for r, t in zip(right, tokens, strict=True)])
+    assert metrics.budget_curve(right, tokens, [400])[0][1] == right.mean()
+    with pytest.raises(ValueError, match="a verdict and a length"):
+        metrics.budget_curve([], [], [4])
+
+
+@given(st.lists(st.integers(0, 5000), min_size=1), st.one_of(st.none(), st.integers(1, 9000)))
+def test_caps_rise_and_end_where_nothing_is_cut(tokens, cap):
+    caps = metrics.budget_caps(tokens, cap)
+    assert caps == sorted(set(caps))
+    assert caps[-1] >= max(tokens)
+    assert cap is None or caps[-1] >= cap
+
+
+def test_token_percentiles_are_scipys():
+    from scipy import stats
+
+    tokens = np.random.default_rng(4).integers(1, 2000, 777)
+    found = metrics.token_counts(tokens)
+    assert found["p90"] == pytest.approx(stats.scoreatpercentile(tokens, 90))
+    assert found["median"] == pytest.approx(stats.scoreatpercentile(tokens, 50))

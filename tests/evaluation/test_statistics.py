@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from oar_bench.evaluation import statistics as s
+from oar_bench.evaluation.bootstrap import hierarchical_bootstrap
 
 
 @pytest.fixture
@@ -164,18 +165,77 @@ def covered(intervals, truth):
     return np.mean([i.low <= truth <= i.high for i in intervals])
 
 
-@pytest.mark.parametrize(("problems", "k"), [(30, 32), (500, 4)])
-def test_problem_level_intervals_cover_95_percent_and_a_pooled_binomial_does_not(rng, problems, k):
+@pytest.mark.parametrize(("problems", "k", "others"), [(30, 32, 0.37), (500, 4, 0.79)])
+def test_problem_level_intervals_cover_95_percent_and_a_pooled_binomial_does_not(
+    rng, problems, k, others
+):
     # difficulties as on a real benchmark: many problems near always or never solved
-    ability = stats.beta(0.6, 0.5)
-    draws, pooled = [], []
-    for _ in range(1500):
-        p = ability.rvs(problems, random_state=rng)
-        means = rng.binomial(k, p) / k
-        draws.append(s.share_interval(means))
-        pooled.append(s.wilson_interval(means.mean(), problems * k))
-    assert 0.93 <= covered(draws, ability.mean()) <= 0.97
-    assert covered(pooled, ability.mean()) < 0.85
+    ability, draws = stats.beta(0.6, 0.5), 4000
+    means = rng.binomial(k, ability.rvs((draws, problems), random_state=rng)) / k
+    ours = covered([s.share_interval(row) for row in means], ability.mean())
+    pooled = [s.wilson_interval(share, problems * k) for share in means.mean(axis=1)]
+    theirs = covered(pooled, ability.mean())
+    print(f"{problems} problems x {k}: ours {ours:.3f}, pooled binomial {theirs:.3f}")
+    assert 0.93 <= ours <= 0.97
+    assert theirs == pytest.approx(others, abs=0.03)
+
+
+@pytest.mark.parametrize(("problems", "k"), [(30, 32), (500, 4)])
+def test_intervals_of_a_paired_difference_cover_95_percent(rng, problems, k):
+    # a second model that is 3 points better on average, by an amount that varies by problem
+    p = stats.beta(0.6, 0.5).rvs((4000, problems), random_state=rng)
+    q = np.clip(p + rng.normal(0.03, 0.1, p.shape), 0, 1)
+    base = stats.beta(0.6, 0.5).rvs(1_000_000, random_state=rng)
+    truth = (np.clip(base + rng.normal(0.03, 0.1, base.shape), 0, 1) - base).mean()
+    d = (rng.binomial(k, q) - rng.binomial(k, p)) / k
+    assert 0.93 <= covered([s.t_interval(row) for row in d], truth) <= 0.97
+
+
+def test_bootstraps_are_scipys(rng):
+    x = rng.random(60)
+    ours = s.bootstrap_interval(x, draws=20_000)
+    theirs = stats.bootstrap(
+        (x,), np.mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(1)
+    ).confidence_interval
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.004)
+    # one seed: the hierarchical one is the plain one
+    level = hierarchical_bootstrap(x[None], draws=20_000)
+    assert (level.low, level.high) == pytest.approx((theirs.low, theirs.high), abs=0.004)
+
+
+@pytest.mark.parametrize("sd_seed", [0.0, 0.3])
+@pytest.mark.parametrize("sd_problem", [0.0, 0.3])
+def test_hierarchical_bootstrap_has_the_two_way_standard_error(rng, sd_seed, sd_problem):
+    x = rng.normal(0, 1, (5, 40)) + rng.normal(0, sd_seed, (5, 1)) + rng.normal(0, sd_problem, 40)
+    expected = s.components(x).terms()[0][0]
+    assert hierarchical_bootstrap(x, draws=20_000).se == pytest.approx(expected, rel=0.05)
+    # resampling the raw table, as is often done, is wider: it counts the residual three times
+    raw = [x[rng.integers(0, 5, 5)][:, rng.integers(0, 40, 40)].mean() for _ in range(2000)]
+    assert np.std(raw) > 1.1 * expected or sd_seed or sd_problem
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.03, 0.08])
+@pytest.mark.parametrize("sd_seed", [0.0, 0.02, 0.05])
+def test_hierarchical_bootstrap_and_mixed_test_agree(rng, effect, sd_seed):
+    """Twelve paired seeds, 300 problems, 4 samples each: one interval, one verdict."""
+    for _ in range(5):
+        p = rng.beta(0.6, 0.5, (1, 300))
+        moved = np.clip(p + effect + rng.normal(0, sd_seed, (12, 1)), 0, 1)
+        d = (rng.binomial(4, moved) - rng.binomial(4, np.broadcast_to(p, (12, 300)))) / 4
+        mixed, boot = s.paired(d, np.zeros_like(d)), hierarchical_bootstrap(d)
+        assert mixed.difference.value == pytest.approx(boot.value)
+        assert boot.se == pytest.approx(mixed.difference.se, rel=0.1)
+        if not 0.005 < mixed.p < 0.2:  # no close call: then they must say the same
+            assert (mixed.p < 0.05) == (boot.low > 0 or boot.high < 0)
+
+
+def test_without_a_seed_effect_more_seeds_do_not_stand_for_more_problems(rng):
+    """The mistake of a flat bootstrap: 10 seeds on 20 problems are not 200 problems."""
+    x = np.broadcast_to(rng.random((1, 20)), (10, 20))
+    flat = s.bootstrap_interval(x.ravel())
+    level = hierarchical_bootstrap(x)
+    assert level.se == pytest.approx(s.t_interval(x[0]).se, rel=0.05)
+    assert flat.se < level.se / 2.5
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])

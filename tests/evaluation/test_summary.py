@@ -12,8 +12,9 @@ def sample(problem, index, response, finish="stop", tokens=10):
             "response_tokens": tokens}  # fmt: skip
 
 
-def score(problem, index, status):
-    return {"problem": problem, "sample": index, "status": status, "correct": status == "correct"}
+def score(problem, index, status, extracted=None):
+    return {"problem": problem, "sample": index, "status": status, "correct": status == "correct",
+            "extracted": extracted}  # fmt: skip
 
 
 SAMPLES = [
@@ -21,8 +22,8 @@ SAMPLES = [
     sample("b", 0, "\ud83d"), sample("b", 1, "q"), sample("b", 2, "r"),
 ]  # fmt: skip
 SCORES = [
-    score("b", 2, "correct"), score("a", 0, "correct"), score("a", 1, "correct"),
-    score("a", 2, "truncated"), score("b", 0, "no_answer"), score("b", 1, "odd"),
+    score("b", 2, "correct", "4"), score("a", 0, "correct", "4"), score("a", 1, "correct", "4.0"),
+    score("a", 2, "truncated"), score("b", 0, "no_answer"), score("b", 1, "odd", "5"),
 ]  # fmt: skip
 
 
@@ -39,6 +40,12 @@ def test_by_hand():
     assert result["statuses"] == {"correct": 3, "no_answer": 1, "truncated": 1, "odd": 1}
     assert list(result["statuses"]) == ["correct", "no_answer", "truncated", "odd"]
     assert result["response_tokens"] == pytest.approx(15)
+    # a: both voters are right; b: one right, one wrong, one silent
+    assert result["maj@3"]["value"] == pytest.approx((1 + 1 / 2) / 2)
+    assert result["maj@2"]["value"] == pytest.approx((1 + (1 + 1 / 2) / 3) / 2)
+    assert result["maj_votes"] == {"comparisons": 0, "skipped": 0, "monte_carlo_se": 0.0}
+    assert result["tokens"] == {"mean": 15.0, "median": 10.0, "p90": 25.0}
+    assert result["budget"] == [[16, 0.5], [32, 0.5], [40, 0.5]]
     assert result["equal_completions"] == pytest.approx(2 / 6)
     assert json.loads(json.dumps(result, allow_nan=False)) == result
 
@@ -64,3 +71,22 @@ def test_one_sample_a_problem_has_no_run_sd():
 def test_rows_that_do_not_fit_are_refused_by_name(samples, scores, message):
     with pytest.raises(ValueError, match=message):
         summarize(samples, scores)
+
+
+def test_the_budget_ends_at_the_runs_own_cap():
+    rows = [sample("a", 0, "x", tokens=3)]
+    assert summarize(rows, [score("a", 0, "correct", "1")], cap=64)["budget"] == [
+        [4, 1.0], [64, 1.0],
+    ]  # fmt: skip
+
+
+def test_of_an_unfinished_evaluation_only_whole_problems_count():
+    samples = [*SAMPLES, sample("c", 0, "z")]
+    scores = [*SCORES, score("c", 0, "wrong", "1")]
+    with pytest.raises(ValueError, match="'c' has 1 scored samples but"):
+        summarize(samples, scores)
+    result = summarize(samples, scores, k=3)
+    assert (result["n_problems"], result["left_out_problems"]) == (2, 1)
+    assert result["avg@k"] == summarize(SAMPLES, SCORES)["avg@k"]
+    with pytest.raises(ValueError, match="no problem has all its 3 samples yet"):
+        summarize([sample("c", 0, "z")], [score("c", 0, "wrong")], k=3)

@@ -62,7 +62,7 @@ EVALUATE = [
         "oar_bench.evaluation.generate:write_json", 1, "after", id="right after the claim"
     ),
     pytest.param("oar_bench.evaluation.score:_row", 30, "before", id="within scoring"),
-    pytest.param("oar_bench.evaluation.score:write_json", 2, "before", id="before results"),
+    pytest.param("oar_bench.evaluation.score:write_json", 1, "before", id="before results"),
 ]
 
 

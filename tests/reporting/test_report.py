@@ -378,3 +378,38 @@ def test_runs_without_timing_or_training_metrics_still_report(tmp_path):
     page = write_report(tmp_path, tmp_path / "report").markdown.read_text()
     assert "No run kept timings." in page
     assert "No run logged a training reward." in page
+
+
+def test_majority_votes_are_in_every_table_and_absent_where_results_lack_them(out, tmp_path):
+    folders = [out / "runs" / "oar-p" / f"seed-{s}" / "eval" / "arithmetic" for s in range(3)]
+    found = [json.loads((f / "results.json").read_text())["metrics"]["maj@4"] for f in folders]
+    expected = np.mean([m["value"] for m in found])
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy)
+    paths = write_report(copy, tmp_path / "report")
+    frame = pd.read_csv(paths.tables[0]).query("method == 'oar-p'").iloc[0]
+    assert frame["maj@4"] == pytest.approx(expected)
+    page = paths.markdown.read_text()
+    assert shown(100 * expected) in cells(page, "arithmetic: more on the same samples", "oar-p")
+    assert "maj@4" in paths.html.read_text()
+    for file in copy.rglob("results.json"):
+        results = json.loads(file.read_text())
+        del results["metrics"]["maj@4"]
+        write_object(file, results)
+    old = write_report(copy, tmp_path / "old")
+    assert "maj@4" not in old.markdown.read_text() + old.html.read_text()
+
+
+def test_scores_of_another_grader_are_refused_by_row_and_allowed_by_field(out, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy)
+    file = copy / "runs" / "oar-g" / "seed-1" / "eval" / "arithmetic" / "scores.jsonl"
+    rows = [json.loads(line) | {"grader": "g1"} for line in file.open()]
+    rows[2]["grader"] = "g9"
+    write_rows(file, rows)
+    with pytest.raises(InputError, match=r"scores\.jsonl: row 3: grader is g9, not g1"):
+        write_report(copy, tmp_path / "report")
+    assert not (tmp_path / "report").exists()
+    write_report(copy, tmp_path / "report", allow=["grader"])
+    with pytest.raises(InputError, match="did you mean 'grader'"):
+        write_report(copy, tmp_path / "report", allow=["grader", "grder"])

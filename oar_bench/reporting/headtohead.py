@@ -1,0 +1,279 @@
+"""`oar-bench compare`: two or more results, paired problem by problem.
+
+Each argument is one contestant: an evaluation folder, a folder of several tasks, a run (with its
+eval/), or a method (its seed-*/ are paired by training seed). Every pair of contestants is tested
+on every task that both have; p values are adjusted by Holm over all of these tests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection as Names
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from oar_bench.errors import InputError
+from oar_bench.evaluation import metrics
+from oar_bench.evaluation.statistics import Floats, Interval, holm, paired, verdict
+from oar_bench.records import read_json
+from oar_bench.reporting.comparison import Pair, judge, over_seeds
+from oar_bench.reporting.frames import Evaluation, load_evaluation
+from oar_bench.reporting.likeness import (
+    OF_ROWS,
+    check_allow,
+    evaluation_fields,
+    unlike_evaluations,
+)
+from oar_bench.reporting.text import visible
+
+SAME = 1e-12
+NO_SEED = -1
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """What is compared under one name: its evaluations by task and training seed.
+
+    What lies in no seed-S folder was trained under no seed that we know: `NO_SEED`.
+    """
+
+    name: str
+    tasks: dict[str, dict[int, Evaluation]]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A contestant on a task; shares. `place` is best, tied or behind (the best), by the tests."""
+
+    name: str
+    seeds: int
+    mean: Interval
+    truncated: float
+    no_answer: float
+    tokens: float
+    majority: float | None
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Duel:
+    """One test, a - b: `pair` holds difference, p (Holm), verdict and detectable effect.
+
+    `wins`, `losses` and `ties` count problems on which a is better than, worse than or level
+    with b, by its mean over seeds and samples.
+    """
+
+    pair: Pair
+    wins: int
+    losses: int
+    ties: int
+
+    @property
+    def word(self) -> str:
+        """The verdict on a in one word: better, worse, tied, or identical."""
+        if self.pair.test.identical:
+            return "identical"
+        return "tied" if self.pair.verdict == "not separable" else self.pair.verdict
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """All contestants of one task and their tests."""
+
+    task: str
+    problems: int
+    k: int
+    standings: list[Standing]
+    duels: list[Duel]
+
+
+@dataclass(frozen=True)
+class HeadToHead:
+    """The whole comparison; `allowed` and `left_out` are sentences to print with it."""
+
+    meetings: list[Meeting]
+    allowed: list[str]
+    left_out: list[str]
+
+
+def head_to_head(paths: Sequence[Path], allow: Names[str] = ()) -> HeadToHead:
+    """Compare the results at two or more paths.
+
+    Raises InputError when a path holds no finished evaluation, no task is shared, or two results
+    of one task differ in a setting or fingerprint (other than the model's) that `allow` doesn't
+    name.
+    """
+    if len(paths) < 2:
+        raise InputError("two or more results are needed", "compare", "give two folders or more")
+    contestants = [
+        Contestant(name, _tasks(path, name, allow))
+        for path, name in zip(paths, names_of(paths), strict=True)
+    ]
+    every = [e for c in contestants for of in c.tasks.values() for e in of.values()]
+    check_allow(allow, [*OF_ROWS, *(name for e in every for name in evaluation_fields(e))])
+    meetings, allowed, left_out = [], [], []
+    for task in sorted({task for c in contestants for task in c.tasks}):
+        present = [c for c in contestants if task in c.tasks]
+        absent = [c.name for c in contestants if task not in c.tasks]
+        if absent:
+            left_out.append(f"{task}: {', '.join(absent)} has no results")
+        if len(present) > 1:
+            allowed += unlike_evaluations(
+                [e for c in present for e in c.tasks[task].values()], allow
+            )
+            meetings.append(_meeting(task, present))
+    if not meetings:
+        raise InputError(
+            "no task is in two of the results", "compare", "evaluate both on the same task"
+        )
+    return HeadToHead(_judged(meetings), allowed, left_out)
+
+
+def names_of(paths: Sequence[Path]) -> list[str]:
+    """What to call the results: the parts of their paths in which they differ.
+
+    >>> names_of([Path("/out/grpo/seed-0/eval"), Path("/out/oar-p/seed-0/eval")])
+    ['grpo', 'oar-p']
+    >>> names_of([Path("/out/a/x"), Path("/out/b/y")])
+    ['a/x', 'b/y']
+    """
+    every = [path.resolve().parts for path in paths]
+    if len(set(every)) < len(every):
+        twice = next(p for p, parts in zip(paths, every, strict=True) if every.count(parts) > 1)
+        raise InputError("given twice", str(twice), "give each result once")
+    shortest = min(map(len, every))
+    front = next((i for i in range(shortest) if len({p[i] for p in every}) > 1), shortest)
+    back = next(
+        (i for i in range(shortest - front) if len({p[-1 - i] for p in every}) > 1), 0
+    )  # fmt: skip
+    return [visible("/".join(p[front : len(p) - back]) or p[-1]) for p in every]
+
+
+def _tasks(path: Path, name: str, allow: Names[str]) -> dict[str, dict[int, Evaluation]]:
+    """Every finished evaluation of one argument, by task and seed."""
+    if not path.is_dir():
+        raise InputError("no such folder of results", str(path))
+    found: dict[str, dict[int, Evaluation]] = {}
+    seeds = [(int(f.name[5:]), f) for f in sorted(path.glob("seed-*/")) if _SEED.fullmatch(f.name)]
+    for seed, folder in sorted(seeds) or [(_own_seed(path), path)]:
+        for evaluation in _evaluations(folder):
+            if read_json(evaluation / "results.json").get("complete") is False:
+                raise InputError(
+                    "this evaluation is unfinished", str(evaluation),
+                    "run `oar-bench generate` and `oar-bench score` again",
+                )  # fmt: skip
+            part = "" if evaluation == path else f"/{evaluation.relative_to(path)}"
+            loaded = load_evaluation(evaluation, f"{name}{part}", allow)
+            if seed in found.setdefault(loaded.task, {}):
+                raise InputError(f"two evaluations are of {loaded.task}", str(path))
+            found[loaded.task][seed] = loaded
+    if not found:
+        raise InputError(
+            "no scored evaluation here (results.json)", str(path),
+            "give a folder that `oar-bench score` or `oar-bench evaluate` wrote to",
+        )  # fmt: skip
+    return found
+
+
+_SEED = re.compile(r"seed-\d+")
+
+
+def _own_seed(path: Path) -> int:
+    """The training seed that a path lies under."""
+    found = [part for part in path.resolve().parts if _SEED.fullmatch(part)]
+    return int(found[-1].removeprefix("seed-")) if found else NO_SEED
+
+
+def _evaluations(folder: Path) -> list[Path]:
+    if (folder / "results.json").is_file():
+        return [folder]
+    base = folder / "eval" if (folder / "eval").is_dir() else folder
+    return [file.parent for file in sorted(base.glob("*/results.json"))]
+
+
+def _meeting(task: str, present: list[Contestant]) -> Meeting:
+    duels = [_duel(task, b, a) for a, b in combinations(present, 2)]
+    size, k = next(iter(present[0].tasks[task].values())).matrix.values.shape
+    return Meeting(task, size, k, [_standing(task, c) for c in present], duels)
+
+
+def _standing(task: str, contestant: Contestant) -> Standing:
+    found = list(contestant.tasks[task].values())
+    about = [evaluation.metrics for evaluation in found]
+    k = found[0].matrix.values.shape[1]
+    majority = [m[f"maj@{k}"]["value"] for m in about if f"maj@{k}" in m]
+    return Standing(
+        contestant.name,
+        len(found),
+        over_seeds(np.stack([metrics.avg_at_k(e.matrix.values) for e in found])),
+        float(np.mean([m["truncated"] for m in about])),
+        float(np.mean([m["no_answer"] for m in about])),
+        float(np.mean([m["response_tokens"] for m in about])),
+        float(np.mean(majority)) if len(majority) == len(about) else None,
+    )
+
+
+def _duel(task: str, a: Contestant, b: Contestant) -> Duel:
+    """a - b over the seeds that both have.
+
+    One evaluation each is paired whatever its seed; one of no seed stands against every seed.
+    """
+    mine, theirs = a.tasks[task], b.tasks[task]
+    seeds = [seed for seed in mine if seed in theirs]
+    if len(mine) == len(theirs) == 1:
+        seeds = [*mine]
+        left, right = [*mine.values()], [*theirs.values()]
+    elif NO_SEED in mine or NO_SEED in theirs:
+        seeds = [*(theirs if NO_SEED in mine else mine)]
+        left = [mine[seed if seed in mine else NO_SEED] for seed in seeds]
+        right = [theirs[seed if seed in theirs else NO_SEED] for seed in seeds]
+    elif seeds:
+        left, right = [mine[s] for s in seeds], [theirs[s] for s in seeds]
+    else:
+        raise InputError(f"{a.name} and {b.name} have no training seed in common", task)
+    x, y = _table(left), _table(right)
+    d = (x - y).mean(axis=0)
+    return Duel(
+        judge(task, a.name, b.name, tuple(seeds), paired(x, y)),
+        int((d > SAME).sum()), int((d < -SAME).sum()), int((np.abs(d) <= SAME).sum()),
+    )  # fmt: skip
+
+
+def _table(evaluations: list[Evaluation]) -> Floats:
+    return np.stack([metrics.avg_at_k(e.matrix.values) for e in evaluations])
+
+
+def _judged(meetings: list[Meeting]) -> list[Meeting]:
+    """Holm over every test of every task, then the standings from the verdicts."""
+    adjusted = iter(holm([duel.pair.p for m in meetings for duel in m.duels]))
+    done = []
+    for meeting in meetings:
+        duels = []
+        for duel in meeting.duels:
+            p = next(adjusted)
+            word = verdict(duel.pair.test.difference.value, p)
+            duels.append(replace(duel, pair=replace(duel.pair, p=p, verdict=word)))
+        done.append(replace(meeting, duels=duels, standings=_placed(meeting.standings, duels)))
+    return done
+
+
+def _placed(standings: list[Standing], duels: list[Duel]) -> list[Standing]:
+    """best: alone on top and separable from all others; tied: not separable from the highest."""
+    top = max(standings, key=lambda s: s.mean.value).name
+    behind = {
+        duel.pair.b if duel.pair.verdict == "better" else duel.pair.a
+        for duel in duels
+        if top in (duel.pair.a, duel.pair.b) and duel.pair.verdict != "not separable"
+    } - {top}
+    alone = len(behind) == len(standings) - 1
+
+    def place(name: str) -> str:
+        if name in behind:
+            return "behind"
+        return "best" if alone else "tied"
+
+    return [replace(s, place=place(s.name)) for s in standings]

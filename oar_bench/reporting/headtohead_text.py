@@ -1,0 +1,155 @@
+"""How a head-to-head comparison is written: plain text, Markdown, CSV, JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from oar_bench.evaluation.summary import finite, to_json
+from oar_bench.reporting.headtohead import Duel, HeadToHead, Meeting, Standing
+from oar_bench.reporting.tables import csv
+from oar_bench.reporting.text import Written, bracket, markdown, number, p_value, percent
+from oar_bench.reporting.text import points as in_points
+
+NOTES = (
+    "Intervals are 95 %, for each pair alone; p is two-sided and adjusted by Holm over every pair "
+    "of every task; verdicts follow p.",
+    "“Tied” is no proof of equality: “detectable” is the smallest true difference that these "
+    "problems, samples and seeds find with 80 % power.",
+)
+Grid = list[list[str]]
+
+
+def standings_grid(meeting: Meeting) -> Grid:
+    """Header and a row for each result, all as text."""
+    rows: Grid = [["result", "seeds", f"avg@{meeting.k}, %", "95 % interval", f"maj@{meeting.k}, %",
+                   "truncated, %", "no answer, %", "tokens", "place"]]  # fmt: skip
+    return rows + [_standing(s) for s in meeting.standings]
+
+
+def _standing(s: Standing) -> list[str]:
+    return [s.name, str(s.seeds), percent(s.mean.value), bracket(s.mean), percent(s.majority),
+            percent(s.truncated), percent(s.no_answer), number(s.tokens), s.place]  # fmt: skip
+
+
+def duels_grid(meeting: Meeting) -> Grid:
+    """Header and a row for each pair, all as text."""
+    rows: Grid = [["pair", "difference, points", "95 % interval", "p (Holm)", "the first is",
+                   "detectable, points", "wins", "losses", "ties"]]  # fmt: skip
+    return rows + [_duel(d) for d in meeting.duels]
+
+
+def _duel(d: Duel) -> list[str]:
+    test = d.pair.test
+    return [f"{d.pair.a} against {d.pair.b}", in_points(test.difference.value),
+            bracket(test.difference, True), p_value(d.pair.p), d.word, percent(test.detectable),
+            str(d.wins), str(d.losses), str(d.ties)]  # fmt: skip
+
+
+def _title(meeting: Meeting) -> str:
+    return f"{meeting.task}: {meeting.problems} problems x {meeting.k} samples"
+
+
+def plain(found: HeadToHead) -> str:
+    """The comparison for a terminal, columns aligned."""
+    parts = []
+    for meeting in found.meetings:
+        parts.append(_title(meeting))
+        parts += [_aligned(standings_grid(meeting)), "", _aligned(duels_grid(meeting)), ""]
+    parts += [f"note: {line}" for line in _remarks(found)]
+    return "\n".join([*parts, *NOTES])
+
+
+def _aligned(grid: Grid) -> str:
+    widths = [max(len(row[i]) for row in grid) for i in range(len(grid[0]))]
+    words = _words(grid)
+    return "\n".join(
+        "  "
+        + "  ".join(
+            cell.ljust(width) if left else cell.rjust(width)
+            for cell, width, left in zip(row, widths, words, strict=True)
+        ).rstrip()
+        for row in grid
+    )
+
+
+def _words(grid: Grid) -> list[bool]:
+    """Which columns hold words and are set to the left."""
+    return [name in ("result", "pair", "the first is", "place") for name in grid[0]]
+
+
+def as_markdown(found: HeadToHead) -> str:
+    """The comparison as a Markdown document."""
+    parts = ["# Comparison", ""]
+    for meeting in found.meetings:
+        parts += [f"## {markdown(_title(meeting))}", ""]
+        for grid in (standings_grid(meeting), duels_grid(meeting)):
+            parts += [*_pipes(grid), ""]
+    parts += [f"- {markdown(line)}" for line in _remarks(found)]
+    if _remarks(found):
+        parts.append("")
+    return "\n".join([*parts, "\n\n".join(NOTES)]) + "\n"
+
+
+def _pipes(grid: Grid) -> list[str]:
+    rule = [":--" if left else "--:" for left in _words(grid)]
+    body = [
+        [c if isinstance(c, Written) else markdown(c) for c in row] for row in grid[1:]
+    ]  # fmt: skip
+    return [f"| {' | '.join(row)} |" for row in (grid[0], rule, *body)]
+
+
+def as_csv(found: HeadToHead) -> str:
+    """A row for each pair of each task, shares as shares, not rounded."""
+    rows = []
+    for meeting in found.meetings:
+        of = {s.name: s for s in meeting.standings}
+        for d in meeting.duels:
+            a, b, test = of[d.pair.a], of[d.pair.b], d.pair.test
+            rows.append({
+                "task": meeting.task, "problems": meeting.problems, "k": meeting.k,
+                "a": a.name, "b": b.name, "seeds": len(d.pair.seeds),
+                "score_a": a.mean.value, "score_b": b.mean.value,
+                "difference": test.difference.value, "low": test.difference.low,
+                "high": test.difference.high, "p": test.p, "p_holm": d.pair.p, "verdict": d.word,
+                "detectable": test.detectable, "wins": d.wins, "losses": d.losses, "ties": d.ties,
+                "truncated_a": a.truncated, "truncated_b": b.truncated,
+                "no_answer_a": a.no_answer, "no_answer_b": b.no_answer,
+            })  # fmt: skip
+    return csv(pd.DataFrame(rows))
+
+
+def _remarks(found: HeadToHead) -> list[str]:
+    return [*(f"unlike, compared on demand: {note}" for note in found.allowed), *found.left_out]
+
+
+def as_dict(found: HeadToHead) -> dict[str, Any]:
+    """The comparison ready for JSON; what the data can't tell is null."""
+    return {
+        "kind": "comparison",
+        "allowed": found.allowed,
+        "left_out": found.left_out,
+        "tasks": [
+            {
+                "task": m.task,
+                "problems": m.problems,
+                "k": m.k,
+                "results": [
+                    {"name": s.name, "seeds": s.seeds, "avg@k": to_json(s.mean),
+                     "maj@k": s.majority, "truncated": s.truncated, "no_answer": s.no_answer,
+                     "response_tokens": s.tokens, "place": s.place}
+                    for s in m.standings
+                ],
+                "pairs": [
+                    {"a": d.pair.a, "b": d.pair.b, "seeds": len(d.pair.seeds),
+                     "difference": to_json(d.pair.test.difference), "p": finite(d.pair.test.p),
+                     "p_holm": finite(d.pair.p), "verdict": d.word,
+                     "detectable": finite(d.pair.test.detectable),
+                     "wins": d.wins, "losses": d.losses, "ties": d.ties}
+                    for d in m.duels
+                ],
+            }
+            for m in found.meetings
+        ],
+    }  # fmt: skip
