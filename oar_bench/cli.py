@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from oar_bench import __version__
+from oar_bench.engines.loaders import EngineChoice
 from oar_bench.errors import OS_MENDS, InputError
 from oar_bench.stages import (
     choice,
@@ -33,6 +34,9 @@ app = typer.Typer(
 )
 
 Steps = Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")]
+Model = Annotated[
+    Path, typer.Argument(help="Folder of a Hugging Face checkpoint; openai: or the model's name.")
+]
 Tasks = Annotated[str, typer.Option("--tasks", "-t", help="Task names, separated by commas.")]
 Samples = Annotated[int, typer.Option("--samples", "-n", min=1, help="Responses to each problem.")]
 Temperature = Annotated[float, typer.Option(min=0, help="0 is greedy decoding.")]
@@ -42,6 +46,16 @@ Tokens = Annotated[
     int | None, typer.Option("--max-new-tokens", min=1, help="Instead of the task's own limit.")
 ]
 Batch = Annotated[int, typer.Option("--batch-size", min=1, help="Sequences in one pass.")]
+EngineName = Annotated[str, typer.Option("--engine", help="hf, vllm or openai (a server).")]
+BaseUrl = Annotated[
+    str | None, typer.Option(help="The server, such as http://127.0.0.1:8000/v1 (openai).")
+]
+ModelName = Annotated[str | None, typer.Option(help="The model's name on the server (openai).")]
+Concurrency = Annotated[int | None, typer.Option(min=1, help="Requests at once (openai); 32.")]
+EngineArg = Annotated[
+    list[str] | None,
+    typer.Option("--engine-arg", help="KEY=VALUE for the engine, such as tensor_parallel_size=2."),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the sampling keys.")]
 Allow = Annotated[
     list[str] | None, typer.Option("--allow", help="A field that may differ; repeat for more.")
@@ -157,7 +171,7 @@ def train(
 
 @app.command()
 def generate(
-    model: Annotated[Path, typer.Argument(help="Folder of a Hugging Face checkpoint.")],
+    model: Model,
     tasks: Tasks,
     samples: Samples = 1,
     temperature: Temperature = 1.0,
@@ -167,6 +181,11 @@ def generate(
     max_new_tokens: Tokens = None,
     batch_size: Batch = 256,
     out: Annotated[Path | None, typer.Option(help="Folder of the evaluation.")] = None,
+    engine: EngineName = "hf",
+    base_url: BaseUrl = None,
+    model_name: ModelName = None,
+    concurrency: Concurrency = None,
+    engine_arg: EngineArg = None,
 ) -> None:
     """Sample responses to a task's problems. Run it again to resume.
 
@@ -174,9 +193,11 @@ def generate(
 
       oar-bench generate runs/tiny/grpo/seed-0/checkpoints/step-000030 --tasks oar_arithmetic -n 4
     """
+    chosen = EngineChoice(engine, base_url, model_name, concurrency, tuple(engine_arg or ()))
     for folder in run_generation(
-        model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out
-    ):
+        model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out,
+        chosen,
+    ):  # fmt: skip
         print(folder / "samples.jsonl")
 
 
@@ -248,7 +269,7 @@ def score(
 
 @app.command()
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="Folder of a Hugging Face checkpoint.")],
+    model: Model,
     tasks: Tasks,
     samples: Samples = 1,
     temperature: Temperature = 1.0,
@@ -258,6 +279,11 @@ def evaluate(
     max_new_tokens: Tokens = None,
     batch_size: Batch = 256,
     out: Annotated[Path | None, typer.Option(help="Folder of the evaluation.")] = None,
+    engine: EngineName = "hf",
+    base_url: BaseUrl = None,
+    model_name: ModelName = None,
+    concurrency: Concurrency = None,
+    engine_arg: EngineArg = None,
     as_json: AsJson = False,
 ) -> None:
     """Generate and score. Run it again to resume.
@@ -267,10 +293,16 @@ def evaluate(
       oar-bench evaluate CHECKPOINT --tasks oar_arithmetic --samples 4
 
       oar-bench evaluate CHECKPOINT --tasks oar_arithmetic,oar_digits --temperature 0
+
+      oar-bench evaluate CHECKPOINT --tasks oar_sum --engine vllm --samples 16
+
+      oar-bench evaluate CHECKPOINT --tasks oar_sum --engine openai --base-url http://HOST:8000/v1
     """
+    chosen = EngineChoice(engine, base_url, model_name, concurrency, tuple(engine_arg or ()))
     folders = run_generation(
-        model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out
-    )
+        model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out,
+        chosen,
+    )  # fmt: skip
     run_scoring(folders, as_json)
 
 

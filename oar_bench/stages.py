@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oar_bench.engines.loaders import EngineChoice, load_engine
 from oar_bench.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def split_words(text: str, where: str) -> list[str]:
 def run_generation(
     model: Path, tasks: str, samples: int, temperature: float, top_p: float, seed: int,
     limit: int | None, max_new_tokens: int | None, batch_size: int, out: Path | None,
+    choice: EngineChoice = EngineChoice(),  # noqa: B008  frozen
 ) -> list[Path]:  # fmt: skip
     """The stage `generate` for each task; the evaluation folders."""
     from oar_bench.engines.base import check_samples
@@ -48,15 +50,13 @@ def run_generation(
     for name in names:
         check_task(name)
     check_samples(samples, temperature)
+    choice.check()
     from oar_bench.console import Progress
-    from oar_bench.engines.hf import HFEngine
     from oar_bench.evaluation.generate import generate as run
     from oar_bench.evaluation.generate import sampling_of
-    from oar_bench.identity import fingerprint_files
     from oar_bench.tasks.registry import load_task
 
-    engine = HFEngine.load(model, batch_size)
-    weights = fingerprint_files(sorted(model.glob("*.safetensors")))
+    loaded = load_engine(model, choice, batch_size)
     base = out or Path("evaluations") / model.resolve().name
     console, folders = Progress(), []
     for name in names:
@@ -66,8 +66,9 @@ def run_generation(
         )
         with console.stage(f"generate {name}", len(task.questions) * samples) as tick:
             run(
-                engine, str(model), weights, task, base / name, samples=samples,
-                sampling=sampling, seed=seed, progress=lambda done, _: tick(done, ""),
+                loaded.engine, loaded.model, loaded.fingerprint, task, base / name,
+                samples=samples, sampling=sampling, seed=seed,
+                progress=lambda done, _: tick(done, ""),
             )  # fmt: skip
         folders.append(base / name)
     return folders
