@@ -71,6 +71,10 @@ BAD = [
     (["evaluate", ".", "--tasks", "oar_sums"], "did you mean 'oar_sum'"),
     (["evaluate", ".", "--tasks", "oar_sum", "-n", "4", "--temperature", "0"], "equal responses"),
     (["evaluate", ".", "--task", "oar_sum"], "--tasks"),
+    (["evaluate", ".", "--tasks", "oar_sum", "--engine", "vlm"], "did you mean 'vllm'"),
+    (["evaluate", ".", "--tasks", "oar_sum", "--engine", "openai"], "--base-url"),
+    (["evaluate", ".", "--tasks", "oar_sum", "--base-url", "http://x"], "use --engine openai"),
+    (["evaluate", ".", "--tasks", "oar_sum", "--engine-arg", "x"], "KEY=VALUE"),
     (["score", "/nowhere"], "no such file"),
     (["score", "."], "no generation.json"),
     (["report", "/nowhere"], "/nowhere"),
@@ -149,6 +153,7 @@ def test_tasks_and_doctor_as_json(call):
     assert "oar_digits" in json.loads(call("tasks", "--json").stdout)
     found = json.loads(call("doctor", "--json").stdout)
     assert found["engines"]["hf"].startswith("works")
+    assert set(found["engines"]) == {"hf", "vllm", "openai"}
     assert "torch" in found["packages"]
 
 

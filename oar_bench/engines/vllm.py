@@ -121,6 +121,10 @@ class VLLMEngine:
             if inside:
                 self.engine.abort_request(list(inside))
 
+    def close(self) -> None:
+        """End vLLM's processes; they end with this one in any case."""
+        self.engine.engine_core.shutdown()
+
     def _params(self, request: Request, sampling: Sampling) -> Any:
         """vLLM's parameters of one sample."""
         from vllm import SamplingParams

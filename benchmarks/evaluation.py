@@ -1,0 +1,120 @@
+"""Speed of our engines and of lm-eval's models, interleaved in one run on the same work.
+
+    python benchmarks/evaluation.py [--engines hf,vllm] [--model FOLDER] [--task NAME] [--repeats N]
+
+Both get the same checkpoint, prompts, stop sequences, token limit, batch size and greedy decoding.
+Loading isn't timed; one untimed pass goes first. "equal" counts prompts whose responses agree. The
+ratio is of medians: above 1 ours is faster. Without --model a small model is trained first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from oar_bench.engines.base import Request, Sampling
+from oar_bench.engines.loaders import EngineChoice, load_engine
+from oar_bench.tasks.registry import load_task
+
+Pass = Callable[[], list[str]]
+
+
+def ours(name: str, model: Path, prompts: list[str], sampling: Sampling, batch: int) -> Pass:
+    engine = load_engine(model, EngineChoice(name), batch).engine
+    requests = [Request(str(n), 0, prompt, n) for n, prompt in enumerate(prompts)]
+
+    def once() -> list[str]:
+        found = {c.request.problem: c.response for c in engine.generate(requests, sampling)}
+        return [found[str(n)] for n in range(len(prompts))]
+
+    return once
+
+
+def lm_evals(name: str, model: Path, prompts: list[str], sampling: Sampling, batch: int) -> Pass:
+    from lm_eval.api.instance import Instance
+
+    lm: Any
+    if name == "hf":
+        from lm_eval.models.huggingface import HFLM
+
+        lm = HFLM(pretrained=str(model), batch_size=batch)
+    else:
+        import torch
+        from lm_eval.models.vllm_causallms import VLLM
+
+        from oar_bench.engines.vllm import saved_dtype
+
+        # What our engine sets too, so that the same kernels run on the same numbers.
+        lm = VLLM(
+            pretrained=str(model), dtype=saved_dtype(model), max_num_seqs=batch, max_model_len=-1,
+            generation_config="vllm", enforce_eager=not torch.cuda.is_available(),
+        )  # fmt: skip
+        lm._max_length = lm.model.llm_engine.model_config.max_model_len
+    settings = {"until": list(sampling.stop), "max_gen_toks": sampling.max_new_tokens,
+                "do_sample": False, "temperature": 0.0}  # fmt: skip
+
+    def once() -> list[str]:
+        requests = [
+            Instance("generate_until", {}, (prompt, dict(settings)), n)
+            for n, prompt in enumerate(prompts)
+        ]
+        return list(lm.generate_until(requests, disable_tqdm=True))
+
+    return once
+
+
+def trained() -> Path:
+    from oar_bench.config import load_recipe
+    from oar_bench.training.warmstart import warm_start
+
+    smoke = load_recipe("smoke")
+    # Heads of 32 are the smallest that vLLM's CPU kernels have.
+    model = smoke.model.model_copy(update={"heads": 2})
+    return warm_start(smoke.model_copy(update={"model": model}))
+
+
+def main() -> None:
+    """Prints one table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--engines", default="hf,vllm")
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--task", default="oar_sum")
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--max-new-tokens", type=int)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    from oar_bench.engines.vllm import quiet
+
+    quiet()
+    task = load_task(options.task, limit=options.limit)
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    model = options.model or trained()
+    prompts = [question.prompt for question in task.questions]
+    sampling = Sampling(0.0, 1.0, options.max_new_tokens or task.max_new_tokens, task.stop)
+    print(f"{model.name}: {len(prompts)} prompts of {task.name}, batches of {options.batch_size}, "
+          f"{sampling.max_new_tokens} new tokens, stop at {list(sampling.stop)}")  # fmt: skip
+    print(f"{'engine':<8} {'ours s':>10} {'lm-eval s':>10} {'ratio':>7} {'equal':>12}")
+    for name in options.engines.split(","):
+        passes = [make(name, model, prompts, sampling, options.batch_size)
+                  for make in (ours, lm_evals)]  # fmt: skip
+        responses = [once() for once in passes]
+        seconds: list[list[float]] = [[], []]
+        for _ in range(options.repeats):
+            for once, taken in zip(passes, seconds, strict=True):
+                start = time.perf_counter()
+                once()
+                taken.append(time.perf_counter() - start)
+        own, other = map(statistics.median, seconds)
+        equal = sum(a == b for a, b in zip(*responses, strict=True))
+        print(f"{name:<8} {own:>10.3f} {other:>10.3f} {other / own:>7.2f} "
+              f"{f'{equal}/{len(prompts)}':>12}", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
