@@ -89,7 +89,8 @@ def url(checkpoint, tmp_path_factory):
         port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("serve") / "log"
     command = [
-        sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(checkpoint),
+        # `vllm serve` without its command line, which the CPU build's package name trips up.
+        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(checkpoint),
         "--host", "127.0.0.1", "--port", str(port), "--served-model-name", "tiny",
         "--dtype", "float32", "--enforce-eager", "--max-num-seqs", "16",
     ]  # fmt: skip
@@ -107,11 +108,12 @@ def url(checkpoint, tmp_path_factory):
                 time.sleep(1)
         yield f"http://127.0.0.1:{port}/v1"
     finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
+        if server.poll() is None:
+            os.killpg(server.pid, signal.SIGTERM)
+            try:
+                server.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(server.pid, signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
