@@ -210,7 +210,7 @@ def test_evaluations_agree(checkpoint, url, offline, monkeypatch, tmp_path):
     for name in NAMES:
         choice = EngineChoice(name, url if name == "openai" else None)
         [folder] = run_generation(
-            checkpoint, "oar_sum", 1, 0.0, 1.0, 0, 40, None, 16, tmp_path / name, choice
+            checkpoint, "oar_sum", 1, 0.0, 1.0, 0, 24, None, 16, tmp_path / name, choice
         )
         assert read_json(folder / "generation.json")["engine"] == name
         rows[name] = {r["problem"]: r["response"] for r in read_jsonl(folder / "samples.jsonl")}
