@@ -37,15 +37,16 @@ def ours(name: str, model: Path, prompts: list[str], sampling: Sampling, batch: 
 
 
 def lm_evals(name: str, model: Path, prompts: list[str], sampling: Sampling, batch: int) -> Pass:
+    import torch
     from lm_eval.api.instance import Instance
 
     lm: Any
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "hf":
         from lm_eval.models.huggingface import HFLM
 
-        lm = HFLM(pretrained=str(model), batch_size=batch)
+        lm = HFLM(pretrained=str(model), batch_size=batch, device=device)
     else:
-        import torch
         from lm_eval.models.vllm_causallms import VLLM
 
         from oar_bench.engines.vllm import saved_dtype
@@ -53,7 +54,7 @@ def lm_evals(name: str, model: Path, prompts: list[str], sampling: Sampling, bat
         # What our engine sets too, so that the same kernels run on the same numbers.
         lm = VLLM(
             pretrained=str(model), dtype=saved_dtype(model), max_num_seqs=batch, max_model_len=-1,
-            generation_config="vllm", enforce_eager=not torch.cuda.is_available(),
+            generation_config="vllm", enforce_eager=device == "cpu",
         )  # fmt: skip
         lm._max_length = lm.model.llm_engine.model_config.max_model_len
     settings = {"until": list(sampling.stop), "max_gen_toks": sampling.max_new_tokens,
