@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oar_bench import __version__
+from oar_bench import __version__, options
 from oar_bench.engines.loaders import EngineChoice
 from oar_bench.errors import OS_MENDS, InputError
 from oar_bench.stages import (
@@ -33,35 +33,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Steps = Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")]
-Model = Annotated[
-    Path, typer.Argument(help="Folder of a Hugging Face checkpoint; openai: or the model's name.")
-]
-Tasks = Annotated[str, typer.Option("--tasks", "-t", help="Task names, separated by commas.")]
-Samples = Annotated[int, typer.Option("--samples", "-n", min=1, help="Responses to each problem.")]
-Temperature = Annotated[float, typer.Option(min=0, help="0 is greedy decoding.")]
-TopP = Annotated[float, typer.Option("--top-p", min=0, max=1, help="Nucleus sampling; 1 is off.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="The first so many problems only.")]
-Tokens = Annotated[
-    int | None, typer.Option("--max-new-tokens", min=1, help="Instead of the task's own limit.")
-]
-Batch = Annotated[int, typer.Option("--batch-size", min=1, help="Sequences in one pass.")]
-EngineName = Annotated[str, typer.Option("--engine", help="hf, vllm or openai (a server).")]
-BaseUrl = Annotated[
-    str | None, typer.Option(help="The server, such as http://127.0.0.1:8000/v1 (openai).")
-]
-ModelName = Annotated[str | None, typer.Option(help="The model's name on the server (openai).")]
-Concurrency = Annotated[int | None, typer.Option(min=1, help="Requests at once (openai); 32.")]
-EngineArg = Annotated[
-    list[str] | None,
-    typer.Option("--engine-arg", help="KEY=VALUE for the engine, such as tensor_parallel_size=2."),
-]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the sampling keys.")]
-Allow = Annotated[
-    list[str] | None, typer.Option("--allow", help="A field that may differ; repeat for more.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-
 
 @app.callback(invoke_without_command=True)
 def top(
@@ -80,7 +51,7 @@ def reproduce(
     methods: Annotated[
         str | None, typer.Option(help="Methods, separated by commas: grpo,oar-p,shuffled.")
     ] = None,
-    steps: Steps = None,
+    steps: options.Steps = None,
     out: Annotated[Path | None, typer.Option(help="Folder of runs and report.")] = None,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Every stage in under a minute; numbers mean nothing.")
@@ -133,8 +104,8 @@ def train(
     method: Annotated[
         str, typer.Option(help="grpo, uniform, oar-p, oar-g, shuffled, ...")
     ] = "grpo",
-    seed: Seed = 0,
-    steps: Steps = None,
+    seed: options.Seed = 0,
+    steps: options.Steps = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run begun before.")
@@ -171,21 +142,21 @@ def train(
 
 @app.command()
 def generate(
-    model: Model,
-    tasks: Tasks,
-    samples: Samples = 1,
-    temperature: Temperature = 1.0,
-    top_p: TopP = 1.0,
-    seed: Seed = 0,
-    limit: Limit = None,
-    max_new_tokens: Tokens = None,
-    batch_size: Batch = 256,
+    model: options.Model,
+    tasks: options.Tasks,
+    samples: options.Samples = 1,
+    temperature: options.Temperature = 1.0,
+    top_p: options.TopP = 1.0,
+    seed: options.Seed = 0,
+    limit: options.Limit = None,
+    max_new_tokens: options.Tokens = None,
+    batch_size: options.Batch = 256,
     out: Annotated[Path | None, typer.Option(help="Folder of the evaluation.")] = None,
-    engine: EngineName = "hf",
-    base_url: BaseUrl = None,
-    model_name: ModelName = None,
-    concurrency: Concurrency = None,
-    engine_arg: EngineArg = None,
+    engine: options.EngineName = "hf",
+    base_url: options.BaseUrl = None,
+    model_name: options.ModelName = None,
+    concurrency: options.Concurrency = None,
+    engine_arg: options.EngineArg = None,
 ) -> None:
     """Sample responses to a task's problems. Run it again to resume.
 
@@ -228,7 +199,7 @@ def score(
     diff: Annotated[
         Path | None, typer.Option(help="Print each verdict that differs from this scores file.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Grade responses; needs no model. Run it again to resume.
 
@@ -269,22 +240,22 @@ def score(
 
 @app.command()
 def evaluate(
-    model: Model,
-    tasks: Tasks,
-    samples: Samples = 1,
-    temperature: Temperature = 1.0,
-    top_p: TopP = 1.0,
-    seed: Seed = 0,
-    limit: Limit = None,
-    max_new_tokens: Tokens = None,
-    batch_size: Batch = 256,
+    model: options.Model,
+    tasks: options.Tasks,
+    samples: options.Samples = 1,
+    temperature: options.Temperature = 1.0,
+    top_p: options.TopP = 1.0,
+    seed: options.Seed = 0,
+    limit: options.Limit = None,
+    max_new_tokens: options.Tokens = None,
+    batch_size: options.Batch = 256,
     out: Annotated[Path | None, typer.Option(help="Folder of the evaluation.")] = None,
-    engine: EngineName = "hf",
-    base_url: BaseUrl = None,
-    model_name: ModelName = None,
-    concurrency: Concurrency = None,
-    engine_arg: EngineArg = None,
-    as_json: AsJson = False,
+    engine: options.EngineName = "hf",
+    base_url: options.BaseUrl = None,
+    model_name: options.ModelName = None,
+    concurrency: options.Concurrency = None,
+    engine_arg: options.EngineArg = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Generate and score. Run it again to resume.
 
@@ -310,7 +281,7 @@ def evaluate(
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder that `reproduce` wrote, or its runs/.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the report; default RUNS.")] = None,
-    allow: Allow = None,
+    allow: options.Allow = None,
 ) -> None:
     """Write report.md and a self-contained index.html from finished runs.
 
@@ -331,9 +302,9 @@ def compare(
         list[Path],
         typer.Argument(help="Two or more: evaluations, folders of tasks, runs, or methods."),
     ],
-    allow: Allow = None,
+    allow: options.Allow = None,
     out: Annotated[Path | None, typer.Option(help="Also write FILE.md or FILE.csv.")] = None,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Compare results problem by problem: difference, interval, p after Holm, wins and losses.
 
@@ -351,7 +322,7 @@ def compare(
 
 
 @app.command()
-def tasks(as_json: AsJson = False) -> None:
+def tasks(as_json: options.AsJson = False) -> None:
     """List the tasks of the registry.
 
     Example:
@@ -369,7 +340,7 @@ def tasks(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def doctor(as_json: AsJson = False) -> None:
+def doctor(as_json: options.AsJson = False) -> None:
     """Say what this machine has: versions, device, memory, and which engines work.
 
     Example:

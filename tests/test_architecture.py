@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "oar_bench"
 
 # Lower layers never import from higher ones; packages of one layer only along the pairs below.
 LAYERS = [
-    {"errors", "resources", "keyed"},
+    {"errors", "resources", "keyed", "options"},
     {"records", "config", "identity", "console"},
     {"answers", "engines", "credit", "tasks"},
     {"overhead"},
