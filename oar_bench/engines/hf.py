@@ -28,7 +28,8 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from oar_bench.engines.base import Completion, Request, Sampling, cut_at_stop
+from oar_bench.engines.base import Completion, Request, Sampling
+from oar_bench.engines.tokens import check_checkpoint, check_length, encode, end_ids, response_text
 from oar_bench.errors import InputError
 from oar_bench.keyed import gumbel
 
@@ -88,12 +89,6 @@ class Sampled:
     """False where the token limit cut the response."""
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Token ids of a prompt, with the special tokens that the tokenizer puts before a text."""
-    ids: list[int] = tokenizer(text)["input_ids"]
-    return ids
-
-
 def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
     """The padding id; where a tokenizer has none, its end of sequence, which masks allow."""
     pad = tokenizer.pad_token_id
@@ -105,9 +100,7 @@ def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
 
 def eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """Every id that ends a response: the tokenizer's and those of the generation config."""
-    configured = getattr(model.generation_config, "eos_token_id", None)
-    several = configured if isinstance(configured, list) else [configured]
-    return sorted({i for i in [*several, tokenizer.eos_token_id] if i is not None})
+    return end_ids(getattr(model.generation_config, "eos_token_id", None), tokenizer)
 
 
 def context_limit(model: PreTrainedModel) -> int | None:
@@ -118,14 +111,7 @@ def context_limit(model: PreTrainedModel) -> int | None:
 
 def check_context(longest_prompt: int, sampling: Sampling, model: PreTrainedModel) -> None:
     """Refuse prompts and responses that don't fit the model's context together."""
-    limit = context_limit(model)
-    if limit is not None and longest_prompt + sampling.max_new_tokens > limit:
-        raise InputError(
-            f"the longest prompt ({longest_prompt} tokens) and max_new_tokens "
-            f"({sampling.max_new_tokens}) exceed the model's context of {limit}",
-            "max_new_tokens",
-            f"use at most {max(0, limit - longest_prompt)}",
-        )
+    check_length(longest_prompt, sampling, context_limit(model))
 
 
 @torch.no_grad()
@@ -191,6 +177,8 @@ def _own_tokens(
 class HFEngine:
     """Generates with a transformers model, in batches sorted by prompt length."""
 
+    name = "hf"
+
     def __init__(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch_size: int = 256
     ) -> None:
@@ -223,14 +211,8 @@ class HFEngine:
                     finish_reason="stop" if finished else "length",
                     prompt_tokens=len(prompts[i]),
                     response_tokens=len(response),
+                    token_ids=tuple(response),
                 )
-
-
-def response_text(
-    tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], stop: Sequence[str] = ()
-) -> str:
-    """The text of sampled ids: special tokens and everything from a stop sequence on left out."""
-    return cut_at_stop(str(tokenizer.decode(list(ids), skip_special_tokens=True)), stop)
 
 
 def load_model(path: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -241,12 +223,7 @@ def load_model(path: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBa
     Raises:
         InputError: the folder is absent, holds no checkpoint, or its files are broken.
     """
-    folder = Path(path)
-    if not folder.is_dir():
-        raise InputError("no such checkpoint folder", str(path), "give a Hugging Face model folder")
-    if not (folder / "config.json").is_file():
-        hint = "give the folder with config.json, such as RUN/checkpoints/step-000030"
-        raise InputError("not a checkpoint: it has no config.json", str(path), hint)
+    folder = check_checkpoint(path)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         model = AutoModelForCausalLM.from_pretrained(

@@ -55,13 +55,13 @@ class Asking:
             if samples > 1:
                 raise InputError("a probe is greedy", "--probe", "use --samples 1")
 
-    def check_others(self, names: list[str], samples: int) -> None:
+    def check_others(self, names: list[str], samples: int, engine: str) -> None:
         """Refuse options that only our runner knows for tasks that lm-eval itself runs."""
         if not names:
             return
         used = {
             "--shard": self.shard, "--probe": self.probe, "--dry-run": self.dry_run,
-            "--data-dir": self.data_dir, "--samples": samples > 1,
+            "--data-dir": self.data_dir, "--samples": samples > 1, "--engine": engine != "hf",
         }  # fmt: skip
         for option, value in used.items():
             if value:
@@ -115,7 +115,7 @@ class Asking:
 
 def token_counter(model: Path, where: str) -> Callable[[str], int]:
     """Counts the tokens of a prompt as the engine makes them."""
-    from oar_bench.engines.hf import encode
+    from oar_bench.engines.tokens import encode
     from oar_bench.tasks.chat import load_tokenizer
 
     tokenizer = load_tokenizer(model, where)

@@ -10,7 +10,8 @@ A killed run goes on where it was: rows that are there stay, the missing ones ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from oar_bench.tasks.registry import LoadedTask, Question
 
 Progress = Callable[[int, int], None]
 """Called with rows done and rows wanted."""
+
+SYNC_EVERY = 1.0  # seconds
 
 
 def requests_of(task: LoadedTask, samples: int, seed: int) -> list[Request]:
@@ -85,6 +88,7 @@ def generate(
         "kind": "generation",
         "task": task.name,
         "model": model,
+        "engine": engine.name,
         "problems": len(task.questions),
         "samples": samples,
         "seed": seed,
@@ -94,6 +98,7 @@ def generate(
             **task.fingerprints,
             "sampling": fingerprint([sampling.settings(), samples, seed]),
             "model": model_fingerprint,
+            "engine": engine.name,
         },
         "environment": environment(),
     }
@@ -116,9 +121,15 @@ def generate(
         done = {(row["problem"], row["sample"]) for row in read_jsonl(path)}
         missing = [r for r in requests if (r.problem, r.sample) not in done]
         progress(len(done), len(requests))
-        for batch in _batched(engine.generate(missing, sampling)):
-            rows.write(_row(task.name, c, golds[c.request.problem], marks) for c in batch)
-            done.update((c.request.problem, c.request.sample) for c in batch)
+        synced = time.monotonic()
+        for completion in engine.generate(missing, sampling):
+            # Each row is written as it comes, so that neither a kill nor an error of the engine
+            # takes a finished one with it; waiting for the disk once a second is enough.
+            if sync := time.monotonic() - synced > SYNC_EVERY:
+                synced = time.monotonic()
+            gold = golds[completion.request.problem]
+            rows.write([_row(task.name, completion, gold, marks)], sync=sync)
+            done.add((completion.request.problem, completion.request.sample))
             progress(len(done), len(requests))
     return path
 
@@ -153,18 +164,6 @@ def _claim(folder: Path, wanted: dict[str, Any]) -> None:
             f"this folder holds an evaluation with another {unlike[0]}", str(folder),
             "choose another --out",
         )  # fmt: skip
-
-
-def _batched(completions: Iterable[Completion], most: int = 64) -> Iterable[list[Completion]]:
-    """Completions in small lists, so that one fsync serves several rows."""
-    batch: list[Completion] = []
-    for completion in completions:
-        batch.append(completion)
-        if len(batch) == most:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _row(task: str, completion: Completion, gold: str, marks: dict[str, str]) -> dict[str, Any]:

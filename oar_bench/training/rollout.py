@@ -14,7 +14,8 @@ from oar_bench.config import TrainSettings
 from oar_bench.credit.assign import CreditBatch
 from oar_bench.credit.probe import TokenSpans, build_probe, locate, token_pieces
 from oar_bench.engines.base import Sampling
-from oar_bench.engines.hf import check_context, encode, pad_id, response_text, sample
+from oar_bench.engines.hf import check_context, pad_id, sample
+from oar_bench.engines.tokens import encode, response_text
 from oar_bench.keyed import derive
 from oar_bench.records import SCHEMA
 from oar_bench.tasks.problems import ANSWER_TYPE, Problem, distinct

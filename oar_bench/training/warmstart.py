@@ -20,7 +20,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from oar_bench.answers import Grader
 from oar_bench.config import Recipe, WarmStartSettings
 from oar_bench.engines.base import Request, Sampling
-from oar_bench.engines.hf import HFEngine, encode, eos_ids, load_model, pad_id
+from oar_bench.engines.hf import HFEngine, eos_ids, load_model, pad_id
+from oar_bench.engines.tokens import encode
 from oar_bench.errors import InputError
 from oar_bench.identity import fingerprint, versions
 from oar_bench.keyed import derive
