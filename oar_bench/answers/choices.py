@@ -33,6 +33,7 @@ _ALSO = re.compile(
 _ANSWER = re.compile(
     r"answer\b[*_\"\s]*(?:[^.:\n]{0,60}?\b(?:is|be|seems like|would be|must be)\b|[:：=]|-|—|\))"
     r"[\s:*_]*(?:most likely|probably|definitely|clearly|therefore|thus|then|hence|indeed"
+    r"|for sure|without(?: a)? doubt|undoubtedly|still|actually|really|likely|now|always|only"
     r"|simply|just|certainly|surely|obviously)?",
     re.IGNORECASE,
 )

@@ -27,6 +27,7 @@ from oar_bench.answers.normalize import balanced, clean
 from oar_bench.answers.parser import parse
 from oar_bench.answers.structure import same_answer
 from oar_bench.answers.textual import (
+    ALL_REALS,
     SHORT_WORDS,
     arc,
     clock,
@@ -65,6 +66,8 @@ def read(text: str) -> Reading:
     tree = numeral(cleaned) or arc(cleaned)
     if tree is not None:
         return Reading(cleaned, words, tree, "", False)
+    if "real" in words and ALL_REALS.fullmatch(words):
+        return Reading(cleaned, words, Node("sym", (), "RR"), "", False)
     try:
         return Reading(cleaned, words, parse(mark_tail_words(drop_lead_words(cleaned))), "", False)
     except LimitError as error:

@@ -27,7 +27,7 @@ from oar_bench.answers.extract import (
     first_number,
 )
 from oar_bench.answers.grades import Grade, Status
-from oar_bench.answers.normalize import clean
+from oar_bench.answers.normalize import clean, strip_wrappers
 from oar_bench.answers.textual import choice_letter
 from oar_bench.answers.tolerance import within
 from oar_bench.answers.workers import WorkerPool
@@ -242,7 +242,7 @@ class Grader:
         return outcome
 
     def _choice(self, text: str, gold: str) -> _Outcome:
-        letter, wanted = choice_letter(text), choice_letter(gold)
+        letter, wanted = choice_letter(strip_wrappers(text)), choice_letter(gold)
         if wanted is None:
             return _Outcome("gold_error", "text", "the gold is not a choice letter")
         return _Outcome(_verdict(letter == wanted), "text", f"{letter} against {wanted}")

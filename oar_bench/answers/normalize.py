@@ -109,11 +109,20 @@ _POSITIVE = re.compile(
 )
 _UNION_LETTER = re.compile(r"(?<=[\])])\s*U\s*(?=[\[(])")
 _DEGREE_LETTER = re.compile(r"(?<=\d)\s*\^\s*(?:\{\s*o\s*\}|o(?![A-Za-z]))")
-_US_DOLLAR = re.compile(r"\bUS\s*\\?\$")
+_US_DOLLAR = re.compile(r"\b(?:US|HK|NZ|AU|CA|A|C|S)\s*\\?\$")
+# rule: a name of money before a number is a currency sign
+_CURRENCY_NAME = re.compile(r"^\s*(?:Rs\.?|INR|USD|EUR|GBP|RMB|CNY|JPY|CAD|AUD)[\s~]*(?=\d)")
+# rule: C or F behind a degree sign names the scale and does not count
+_DEGREE_SCALE = re.compile(r"(\\circ\s*\}?)\s*(?:\\(?:text|mathrm)\s*\{~?\s*[CF]\s*\}|[CF])$")
+# rule: a fraction of words behind a value is its unit
+_UNIT_FRACTION = re.compile(
+    r"(?<=[\d}])\s*\\frac\s*\{\\(?:text|mathrm)\s*\{([^{}\d]*)\}\}"
+    r"\s*\{\\(?:text|mathrm)\s*\{([^{}\d]*)\}(?:\^\{?\d\}?)?\}$"
+)
 _TO_RATIO = re.compile(r"(\d+)\s*(?:\\text\s*\{\s*to\s*\}|to)\s*(\d+)")
 _COLOR = re.compile(r"\\(?:textcolor|colorbox)\s*\{[^{}]*\}|\\color\s*(?:\{[^{}]*\}|\[[^\]]*\])")
 _NEGATIVE_SPACE_COMMA = re.compile(r"(?<=\d),\\!\s*(?=\d{3})")
-_BRACED_COMMA = re.compile(r"(?<=\d)\{,\}(?:\\!)?\s*(?=\d{3})")
+_BRACED_COMMA = re.compile(r"(?<=\d) ?\{,\s?\}(?:\\!)?\s*(?=\d{3})")
 _SPACED_DIGITS = re.compile(
     r"(?<![\d.,{])\d{1,3}(?:(?:\\[,;: ]|~| |\\thinspace |\{ \}|\\!)\d{3})+(?![\d])"
 )
@@ -217,6 +226,34 @@ def strip_wrappers(text: str) -> str:
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
+_ALL_BRACKETS = re.compile(r"\\.|[{}()]", re.DOTALL)
+_MINUS_RUN = re.compile(r"-{8,}")
+
+
+def flatten(text: str) -> str:
+    """A deeply nested text without doubled brackets and runs of minus signs.
+
+    Rule: of two pairs of brackets that enclose the same, one is dropped; two minus signs cancel.
+
+    >>> flatten("((((1))))+({2})"), flatten("-" * 9 + "2")
+    ('(1)+({2})', '-2')
+    """
+    text = _MINUS_RUN.sub(lambda m: "-" if len(m.group()) % 2 else "+", text)
+    opened: list[int] = []
+    partner: dict[int, int] = {}
+    for match in _ALL_BRACKETS.finditer(text):
+        sign, place = match.group(), match.start()
+        if sign in "({":
+            opened.append(place)
+        elif sign in ")}" and opened and text[opened[-1]] + sign in ("()", "{}"):
+            partner[opened.pop()] = place
+    dropped: set[int] = set()
+    for place, other in partner.items():
+        if partner.get(place + 1) == other - 1 and text[place] == text[place + 1]:
+            dropped.update((place, other))
+    return "".join(c for k, c in enumerate(text) if k not in dropped) if dropped else text
+
+
 def balanced(text: str) -> bool:
     r"""Whether braces close in order (escaped braces do not count).
 
@@ -273,7 +310,7 @@ def clean(text: str) -> str:
         text = _ALIAS.sub(lambda m: _ALIASES[m.group(1)], text)
         text = _REPEATING.sub(_repeating, text)
         text = _NEGATIVE_SPACE_COMMA.sub("", text)
-    if "{,}" in text:
+    if "{," in text:
         text = _BRACED_COMMA.sub("", text)
     if " " in text or "\\" in text or "~" in text:
         text = _SPACED_DIGITS.sub(_join_digits, text)
@@ -293,9 +330,15 @@ def clean(text: str) -> str:
         text = _UNION_LETTER.sub(r"\\cup ", text)
     if "^" in text and "o" in text:
         text = _DEGREE_LETTER.sub(r"^{\\circ}", text)
+    if "((((" in text or "{{{{" in text or "--------" in text:
+        text = flatten(text)
     if "+/-" in text:
         text = text.replace("+/-", "\\pm ")
     text = text.rstrip(_TAIL).lstrip()
+    if text[:1].isupper():
+        text = _CURRENCY_NAME.sub("", text)
+    if text[-1:] in "CF}":
+        text = _UNIT_FRACTION.sub(r" \\text{\1/\2}", _DEGREE_SCALE.sub(r"\1", text))
     if "to" in text and (ratio := _TO_RATIO.fullmatch(text)) is not None:
         text = f"{ratio.group(1)}:{ratio.group(2)}"
     text = _FRENCH_INTERVAL.sub(r"(\1)", text)

@@ -171,7 +171,42 @@ def reduce_phrase(text: str, low: int, high: int) -> tuple[int, int]:
     number = number_at(text, low, high)
     if number is not None and _WORDS_ONLY.fullmatch(text, number[1], high):
         return number
-    return low, high
+    return only_number(text, low, high) or (low, high)
+
+
+# rule: beside these words a number is not the value of its sentence
+_CHANGED = re.compile(
+    r"(?:\b(?:not|no|never|than|least|most|of|root|minus|negative|times|plus|over|under|twice|half|log"
+    r"|between|from|by|until|exceed|exceeds|below|above|base|cannot|divided|neither|nor|either)"
+    r"|n['’]t|[+*/^=<>~√-])\s*$",
+    re.IGNORECASE,
+)
+_CHANGES = re.compile(
+    r"\s*(?:factorial|hundred|thousand|million|billion|dozen|squared|cubed|times|or|to|and|plus|minus"
+    r"|more|less|fewer|choose|mod|modulo|divided|over|half|halves|thirds|is|are)\b|\s*[+*/^=<>~-]"
+)
+_RUNNING_WORD = re.compile(r"[^\W\d_]{2,}")
+
+
+def only_number(text: str, low: int, high: int) -> tuple[int, int] | None:
+    """Rule: the only number of a sentence is its value, unless a word beside it changes it.
+
+    >>> text = "Janet has 220 dollars left"
+    >>> text[slice(*only_number(text, 0, len(text)))]
+    '220'
+    >>> only_number("it is not 5", 0, 11) is None
+    True
+    """
+    numbers = list(NUMBER.finditer(text, low, high))
+    if len(numbers) != 1 or any(char in "\\$_{" for char in text[low : numbers[0].start()]):
+        return None
+    start, end = numbers[0].span()
+    before = text[low:start]
+    if len(_RUNNING_WORD.findall(before)) < 2 or text[start - 1 : start].isalnum():
+        return None
+    if _CHANGED.search(before) or _CHANGES.match(text, end, high) or text[end : end + 1].isalpha():
+        return None
+    return None if re.search(r"\b(?:not|never|no|cannot)\b|n['’]t", before) else (start, end)
 
 
 def _in_spans(place: int, spans: list[tuple[int, int]]) -> bool:

@@ -182,6 +182,12 @@ _INEQUALITY = re.compile(
     r"(?:-?\d[\d./]*\s*(?:<=?|≤|\\leq?|\\lt)\s*)?(?<![A-Za-z\\])[A-Za-z](?:_\w)?\s*"
     r"(?:<=|>=|<|>|≤|≥|≠|\\(?:leq?|geq?|lt|gt|neq?)(?![a-z]))\s*-?\d[\d./]*"
 )
+_VALUE = r"[-+−]?(?:\\?[$])?[\d./√^*()]*[\d)]"
+# rule: assignments that only "and", "or" or a comma separates are one closing answer
+_ASSIGNMENTS = re.compile(
+    rf"(?<![A-Za-z\\])[A-Za-z]\s*=\s*{_VALUE}(?:\s*(?:,\s*(?:and\s|or\s)?|and\s|or\s|;)\s*"
+    rf"[A-Za-z]\s*=\s*{_VALUE}){{1,8}}"
+)
 _CLOSING_LINK = re.compile(r"(?<![<>!=])=(?!=)|\b(?:is|are|equals|becomes)\b\s*:?|[：是为]|:\s")
 
 
@@ -233,6 +239,9 @@ def _last_value(text: str, low: int, high: int) -> tuple[int, int] | None:
     if last is None:
         return joined_span(text, spans, len(spans) - 1) if spans else None
     if not spans:
+        for match in _ASSIGNMENTS.finditer(text, low, high):
+            if match.end() >= last.end():
+                return match.span()
         # rule: what follows the last "=", "is" or colon is the value, unless words stand in it
         link = low
         for match in _CLOSING_LINK.finditer(text, low, high):

@@ -125,9 +125,27 @@ def _same_matrices(left: Node, right: Node) -> bool:
 def _items(node: Node) -> list[Node] | None:
     """The items of an unordered answer, or None if it is a single one."""
     if node.kind == "list" or (node.kind == "seq" and node.text == "{}"):
+        solutions = _solutions(node.args)
+        if solutions is not None:
+            return solutions
         return [value for arg in node.args for value in expand_signs(settle(arg))]
     values = expand_signs(node)
     return values if len(values) > 1 else None
+
+
+def _solutions(items: tuple[Node, ...]) -> list[Node] | None:
+    """Rule: assignments that repeat their names in order are a list of tuples, else None."""
+    names: list[str] = []
+    for item in items:
+        if not is_equation(item) or len(item.args) != 2 or item.args[0].kind != "sym":
+            return None
+        names.append(item.args[0].text)
+    size = len(set(names))
+    if not 1 < size < len(names) or names != names[:size] * (len(names) // size):
+        return None
+    values = [item.args[1] for item in items]
+    starts = range(0, len(values), size)
+    return [Node("seq", tuple(values[k : k + size]), "()") for k in starts]
 
 
 def _same_lists(
