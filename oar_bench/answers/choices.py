@@ -60,6 +60,7 @@ _FOREIGN = re.compile(
 )
 _LEADING = re.compile(rf"\s*[*_]*(?:\(([A-J])\)|([{_LETTERS}]))\s*[*_]*(?:[).:,]|—|–|-\s|\n|$)")
 _LONE = re.compile(r"[\s*_$\"']*+\(?\s*+([A-Za-z])\s*+\)?[\s.*_$\"']*+")
+_NEGATED = re.compile(r"\b(?:not|never|neither|nor|cannot|except)\b|n['’]t\b")
 _STOP = re.compile(r"[.\n]")
 _BRACKETED = re.compile(r"\(([A-J])\)")
 
@@ -157,4 +158,6 @@ def _later_letter(text: str, place: int, end: int) -> tuple[int, int] | None:
         if not (m.group(1) == "A" and _ARTICLE.match(text, m.end(1), high)
                 and not _AFTER_LETTER.match(text, m.end(1), high))
     ]  # fmt: skip
-    return tokens[0].span(1) if len({m.group(1) for m in tokens}) == 1 else None
+    if len({m.group(1) for m in tokens}) != 1 or _NEGATED.search(text, place, tokens[0].start()):
+        return None
+    return tokens[0].span(1)

@@ -28,6 +28,7 @@ from oar_bench.answers.parser import parse
 from oar_bench.answers.structure import same_answer
 from oar_bench.answers.textual import (
     ALL_REALS,
+    ALL_REALS_BUT,
     SHORT_WORDS,
     arc,
     clock,
@@ -68,6 +69,8 @@ def read(text: str) -> Reading:
         return Reading(cleaned, words, tree, "", False)
     if "real" in words and ALL_REALS.fullmatch(words):
         return Reading(cleaned, words, Node("sym", (), "RR"), "", False)
+    if "except" in words and (but := ALL_REALS_BUT.fullmatch(words)) is not None:
+        cleaned = f"\\mathbb{{R}}\\setminus\\{{{but.group(1)}\\}}"
     try:
         return Reading(cleaned, words, parse(mark_tail_words(drop_lead_words(cleaned))), "", False)
     except LimitError as error:

@@ -63,7 +63,15 @@ def is_name(node: Node, value: Node) -> bool:
     if node.kind == "fn" and node.text.startswith("apply "):
         return all(n.text != node.text for n in walk(value))
     if node.kind == "seq" and node.args:
-        return all(arg.kind in ("sym", "fn") for arg in node.args)
+        return all(
+            arg.kind in ("sym", "fn")
+            or (
+                arg.kind == "mul"
+                and not free_symbols(value)
+                and all(n.kind == "sym" for n in arg.args)
+            )
+            for arg in node.args
+        )
     if free_symbols(value) and value.kind not in ("ratio", "seq", "list"):
         # p(x) = ... reads as a product of two names
         return (

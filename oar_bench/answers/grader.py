@@ -33,7 +33,7 @@ from oar_bench.answers.tolerance import within
 from oar_bench.answers.workers import WorkerPool
 from oar_bench.identity import fingerprint
 
-GRADER_VERSION = "1"  # raise it with every change that can move a verdict
+GRADER_VERSION = "2"  # raise it with every change that can move a verdict
 MEMO_ENTRIES = 65_536
 
 
@@ -57,7 +57,7 @@ class Grader:
         answer_type: AnswerType = "math",
         extract: ExtractMode = "auto",
         tolerance: float | None = None,
-        deadline: float = 2.0,
+        deadline: float = 1.6,
         workers: int = 1,
         memo: bool = True,
     ) -> None:

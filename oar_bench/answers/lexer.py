@@ -51,6 +51,10 @@ _OPERATOR_ALIASES = {"**": "^", "==": "=", "=<": "<=", "<>": "!="}
 _INNER_NUMBER = re.compile(r"[-+]?\s*[\d.,]+")
 # rule: a connective inside \text{} separates items, whatever words stand around it
 _TEXT_CONNECTIVE = re.compile(r"(?:^|[\s,])(?:and|or|AND|OR)(?:$|[\s,])")
+# rule: numbers in words' font that only connectives separate are a list
+_NUMBERS = re.compile(r"-?[\d.]+(?:(?:,\s*(?:and |or )?| and | or )-?[\d.]+)+")
+# rule: words before a connective belong to the number before them
+_UNIT_AND = re.compile(r"([A-Za-z][A-Za-z ]*?),? (and|or)")
 MAX_PRODUCT_LETTERS = 3  # a longer run of bare letters is a word, not a product of names
 
 
@@ -285,6 +289,12 @@ class _Lexer:
             inner = _Lexer(bare)
             inner.depth = self.depth
             for token in inner.run():
+                self.add(token.kind, token.text)
+        elif (joint := _UNIT_AND.fullmatch(bare)) is not None and self.after_number():
+            self.add("text", joint.group(1))
+            self.add("sep", joint.group(2))
+        elif _NUMBERS.fullmatch(bare):
+            for token in _Lexer(bare).run():
                 self.add(token.kind, token.text)
         elif _TEXT_CONNECTIVE.search(bare) or bare in (",", ";"):
             words = re.findall(r"\b(and|or)\b", bare.lower())

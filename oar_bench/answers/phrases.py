@@ -24,7 +24,7 @@ NUMBER = re.compile(
     r"(?:\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
     r"(?:[eE][-+]?\d+(?![\w.])|\s?(?:\*|x|×|\\times|\\cdot)\s?10\s?(?:\^|\*\*)\s?\{?[-−+]?\d+\}?)?"
     r"(?:\s?/\s?\d+(?![\w.]*/)|:\d+(?::\d+)*|\s\d+/\d+)?"
-    r"(?:\s?\\?%)?"
+    r"(?:\s?\\?%|\s(?:hundred|thousand|million|billion|trillion)\b)?"
 )
 _CLAUSE = re.compile(
     r"\s*(?:,|;|—|–|\()?\s+(?:because|since|which|where|therefore|hence|thus|"
@@ -48,6 +48,8 @@ _FILLER = re.compile(
     r"|clearly|equal to|given by|obviously|precisely|only|actually|now)"
     r"[,:]?\s+)+(?=[-+\d$\\(\[*A-Z])"
 )
+# rule: what "i.e." explains words with is the value
+_THAT_IS = re.compile(r"[A-Za-z -]{1,40}, ?(?:i\.e\.|that is),? ?(?=[-+\d$\\])")
 _TRIM_LEFT = re.compile(r"[\s:*_\"“”`>＊：]+")
 _TRIM_RIGHT = ' \t\r\n*_"“”`.,;:!。，；：＊'
 
@@ -133,6 +135,9 @@ def reduce_phrase(text: str, low: int, high: int) -> tuple[int, int]:
     '34'
     """
     low, high = trim(text, low, high)
+    that_is = _THAT_IS.match(text, low, high)
+    if that_is is not None:
+        low = that_is.end()
     filler = _FILLER.match(text, low, high)
     if filler is not None:
         low = filler.end()

@@ -226,6 +226,10 @@ class PrimaryParser(BracketParser):
             name, exponent = "arc" + name, None
         argument = self.argument()
         args = argument.args if argument.kind == "list" else (argument,)
+        if name == "cis":  # rule: cis t is cos t + i sin t
+            turn = Node("mul", (sym("i"), Node("fn", args, "sin")))
+            node = Node("add", (Node("fn", args, "cos"), turn))
+            return node if exponent is None else Node("pow", (node, exponent))
         if name == "log" and subscript is not None:
             name, args = "logb", (*args, subscript)
         elif subscript is not None:

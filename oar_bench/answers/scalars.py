@@ -25,7 +25,10 @@ _SINGLE_LETTER_UNITS = frozenset("mgsLJNWV")
 _QUALIFIERS = frozenset({
     "not", "no", "less", "more", "greater", "least", "most", "over", "under", "about", "around",
     "approximately", "roughly", "between", "than", "except", "without", "never", "minus", "nearly",
-    "almost", "below", "above", "up", "non", "times", "or", "and", "to", "from",
+    "almost", "below", "above", "up", "non", "times", "or", "and", "to", "from", "negative", "half",
+    "twice", "double", "triple", "root", "factorial", "plus",
+    "assert", "return", "wrong", "false", "incorrect", "isn't", "can't", "cannot", "neither", "nor",
+    "maybe", "dozen", "if", "unless", "multiples", "multiple",
 })  # fmt: skip
 
 

@@ -188,6 +188,10 @@ _ASSIGNMENTS = re.compile(
     rf"(?<![A-Za-z\\])[A-Za-z]\s*=\s*{_VALUE}(?:\s*(?:,\s*(?:and\s|or\s)?|and\s|or\s|;)\s*"
     rf"[A-Za-z]\s*=\s*{_VALUE}){{1,8}}"
 )
+# rule: a number that a text denies is no answer
+_DENIED = re.compile(
+    r"(?:\b(?:not|cannot|never|neither|nor)|n['’]t|≠|!=|\\neq?)(?:\s+(?:be|equal|to|exactly|really))*\s*\$?$"
+)
 _CLOSING_LINK = re.compile(r"(?<![<>!=])=(?!=)|\b(?:is|are|equals|becomes)\b\s*:?|[：是为]|:\s")
 
 
@@ -257,5 +261,7 @@ def _last_value(text: str, low: int, high: int) -> tuple[int, int] | None:
         for match in _INEQUALITY.finditer(text, low, high):
             if match.end() >= last.end():
                 return trim(text, match.start(), match.end())
+    if _DENIED.search(text, max(low, last.start() - 60), last.start()):
+        return last.start(), last.start()
     number = number_at(text, last.start(), high)
     return trim(text, *(number or last.span()))

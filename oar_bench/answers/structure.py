@@ -74,6 +74,9 @@ def _same_equations(left: Node, right: Node) -> bool:
         a, b = named_value(left), named_value(right)
         if a is not None and b is not None and same_answer(a, b):
             return True
+        for chain, value in ((left, b), (right, a)):
+            if len(chain.args) > 2 and value is not None and value.kind == "seq":
+                return _same_equations(chain, value)
         try:
             return equivalent_equations(left, right)
         except UndefinedValueError:
@@ -86,6 +89,12 @@ def _same_equations(left: Node, right: Node) -> bool:
     value = named_value(equation)
     if value is None:
         return False
+    names = equation.args[:-1]
+    if other.kind == "seq" and len(other.args) == len(names) > 1:
+        # rule: x = y = 1 gives every name the value
+        return all(n.kind == "sym" for n in names) and all(
+            same_answer(value, item) for item in other.args
+        )
     return same_answer(value, other)
 
 
@@ -172,6 +181,13 @@ def _same_lists(
         return len(a) == len(b) and all(same_answer(x, y) for x, y in zip(a, b, strict=True))
     a = [named_value(item) or item for item in a]
     b = [named_value(item) or item for item in b]
+    units = [[n.text for n in walk(item) if n.kind == "text"] for item in a]
+    if len({str(u) for u in units}) == len(a) > 1:
+        # rule: amounts of different things are compared thing by thing
+        others = [[n.text for n in walk(item) if n.kind == "text"] for item in b]
+        if sorted(units) == sorted(others):
+            b = [b[others.index(unit)] for unit in units]
+            return all(same_answer(x, y) for x, y in zip(a, b, strict=True))
     if left.kind == "seq" or right.kind == "seq":  # rule: braces make a set, repeats do not count
         return _covers(a, b) and _covers(b, a)
     return match(a, b, same_answer)

@@ -26,10 +26,17 @@ _EMPTY_SET = frozenset({
 })  # fmt: skip
 
 
+# rule: "it is" before words does not count
+_IT_IS = re.compile(r"^it(?:'s| is) (?=[a-z]{3})(?!not )")
 # rule: these words name the set of real numbers
 ALL_REALS = re.compile(
-    r"(?:x\s*(?:is|\\in|:)\s*)?(?:the )?(?:set of )?(?:all|any|every)? ?real(?:s| numbers?| values?)"
+    r"(?:x\s*(?:is|\\in|:)\s*)?(?:the )?(?:set of )?(?:all|any|every)? ?"
+    r"real(?:s| numbers?| values?)"
     r"(?: of)?(?: x)?|all reals?"
+)
+ALL_REALS_BUT = re.compile(
+    r"(?:the )?(?:set of )?(?:all )?real(?:s| numbers?| values?) except(?: for)? "
+    r"(?:x ?= ?)?(-?[\d.,/ -]+)"
 )
 
 
@@ -38,6 +45,7 @@ def text_key(cleaned: str) -> str:
     text = _FONT.sub("", cleaned)
     text = _DROPPED.sub("", text).replace("~", " ").replace("\\ ", " ")
     text = _SPACES.sub(" ", text).strip(" .,;:!").casefold()
+    text = _IT_IS.sub("", text)
     if len(text) == 3 and text[0] == "(" and text[2] == ")":
         text = text[1]
     return "no solution" if text in _EMPTY_SET else text
@@ -172,9 +180,7 @@ def same_words(left: str, right: str) -> bool:
 
 
 # rule: blanks group the digits of a numeral and do not count
-_BASED = re.compile(
-    r"\(?([0-9A-Za-z]+|\d+(?: \d+)+)\)? ?_ ?(?:base[ -]?)?\(?([A-Za-z]+|\d+)\)?"
-)
+_BASED = re.compile(r"\(?([0-9A-Za-z]+|\d+(?: \d+)+)\)? ?_ ?(?:base[ -]?)?\(?([A-Za-z]+|\d+)\)?")
 _BASED_WORDS = re.compile(r"\(?([0-9A-Z]+)\)?,?\s*\(?\s*(?:in )?base[\s-]*\{?([a-z]+|\d+)\}?\)?")
 
 
