@@ -105,6 +105,8 @@ def choice_span(text: str, start: int, end: int) -> tuple[int, int, int, str] | 
     low_limit = max(start, end - 20 * MAX_STATEMENT_CHARS)
     for pattern, needs_capital in ((_ANSWER, False), (_SETTLED, True), (_FOREIGN, False)):
         for match in pattern.finditer(text, low_limit, end):
+            if _NEGATED.search(match.group()):
+                continue  # rule: what the answer is not is no statement
             span = _letter_after(text, match.end(), end)
             if span is None or (needs_capital and text[span[0]].islower()):
                 if pattern is _ANSWER:
@@ -129,7 +131,7 @@ def choice_span(text: str, start: int, end: int) -> tuple[int, int, int, str] | 
     if best is not None:
         return best
     leading = _LEADING.match(text, start, end)
-    if leading is not None:
+    if leading is not None and _ALSO.match(text, leading.end() - 1, end) is None:
         group = 1 if leading.group(1) else 2
         return (*leading.span(group), leading.start(group), "choice")
     last_line = text.rfind("\n", start, len(text[start:end].rstrip()) + start) + 1

@@ -201,6 +201,11 @@ def _exact(response: str, start: int, end: int) -> Extraction | None:
     return _boxed(response, boxed.box, (), False)
 
 
+_NO_NUMBER = re.compile(
+    r"(?:\b(?:not|cannot|never)|n['’]t)(?:\s+be)?\s+[$]?\d|^[\s$]*-?[\d.,]+\s+or\s+[$]?-?\d"
+)
+
+
 def first_number(text: str) -> str | None:
     """The number in an extracted answer of a number task.
 
@@ -209,6 +214,9 @@ def first_number(text: str) -> str | None:
     >>> first_number("42 (because 40+2)"), first_number("x = 5")
     ('42', '5')
     """
+    # rule: a denied number and a choice of numbers are no number
+    if _NO_NUMBER.search(text):
+        return None
     tail = text.rsplit("=", 1)[-1]
     match = NUMBER.search(tail) or NUMBER.search(text)
     return None if match is None else match.group()

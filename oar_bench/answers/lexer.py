@@ -53,6 +53,14 @@ _INNER_NUMBER = re.compile(r"[-+]?\s*[\d.,]+")
 _TEXT_CONNECTIVE = re.compile(r"(?:^|[\s,])(?:and|or|AND|OR)(?:$|[\s,])")
 # rule: numbers in words' font that only connectives separate are a list
 _NUMBERS = re.compile(r"-?[\d.]+(?:(?:,\s*(?:and |or )?| and | or )-?[\d.]+)+")
+# rule: "or more" and its like bound a number, and are no connective
+_BOUND = re.compile(
+    r"(?:or|and) (?:more|less|fewer|greater|higher|lower|above|below|so|over|under|up)"
+)
+# rule: a number and words in words' font are the number with its unit
+_AMOUNT = re.compile(
+    r"(-?\d+(?:,\d{3})*(?:\.\d+)?) ((?!and\b|or\b|to\b|of\b)[A-Za-z]+(?: (?!and\b|or\b)[A-Za-z]+)*)"
+)
 # rule: words before a connective belong to the number before them
 _UNIT_AND = re.compile(r"([A-Za-z][A-Za-z ]*?),? (and|or)")
 MAX_PRODUCT_LETTERS = 3  # a longer run of bare letters is a word, not a product of names
@@ -290,6 +298,12 @@ class _Lexer:
             inner.depth = self.depth
             for token in inner.run():
                 self.add(token.kind, token.text)
+        elif _BOUND.fullmatch(bare):
+            self.add("text", bare)
+        elif (amount := _AMOUNT.fullmatch(bare)) is not None:
+            for token in _Lexer(amount.group(1)).run():
+                self.add(token.kind, token.text)
+            self.add("text", amount.group(2))
         elif (joint := _UNIT_AND.fullmatch(bare)) is not None and self.after_number():
             self.add("text", joint.group(1))
             self.add("sep", joint.group(2))

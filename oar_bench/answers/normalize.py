@@ -61,6 +61,12 @@ _IDLE = re.compile(
     r"\\[vh]?phantom\s*\{[^{}]*\}|\\(?:checkmark|relax|blacksquare|square|qed|qedhere|null|protect"
     r"|pounds|euro|yen|texteuro|textdollar|textsterling|cent|allowbreak|nobreak|par)(?![A-Za-z])"
 )
+# rule: a sign that leads to a value is not part of it
+_LEADING = re.compile(
+    r"^(?:=(?!=)|\\(?:therefore|Rightarrow|implies|Longrightarrow)(?![A-Za-z])|\s)+"
+)
+_AMPERSAND = re.compile(r"\s\\?&\s")
+_DERIVATIVE = re.compile(r"\bd([a-z])/d([a-z])\b")
 _HTML = re.compile(r"</?(?:b|i|u|em|strong|span|p|br|code|center|div|mark)\s*/?>")
 _TEXT_IS = re.compile(r"^(\\?[A-Za-z]+)\s*\\text\s*\{\s*(?:is|equals)\s*\}")
 _OHM = re.compile(r"(?<=\d)(?:\\[ ,;]|~|\\mathrm|\s)+\{?(?:k|M|\\mu)?\s*\\Omega\s*\}?$")
@@ -87,7 +93,7 @@ _ALIAS = re.compile(
     r"\\(leqslant|leqq|leq|geqslant|geqq|geq|neq|lt|gt|lvert|rvert|vert|mid|lbrace|rbrace|lbrack"
     r"|rbrack|dots|cdots|dotsc|dotsb|varnothing|times|ast|div|infin|backslash|dbinom|tbinom"
     r"|degree|land|wedge|lor|vee|colon|varepsilon|varphi|thicksim|approxeq|bigcup|bigcap|smallsetminus"
-    r"|lparen|rparen|exponentialE|imaginaryI|uppi|Reals)(?![A-Za-z])"
+    r"|dim|deg|Pr|arg|lparen|rparen|exponentialE|imaginaryI|uppi|Reals)(?![A-Za-z])"
 )
 _ALIASES = {
     "leqslant": "\\le ", "leqq": "\\le ", "leq": "\\le ", "geqslant": "\\ge ", "geqq": "\\ge ",
@@ -100,7 +106,8 @@ _ALIASES = {
     "wedge": "\\text{ and }", "lor": "\\text{ or }", "vee": "\\text{ or }", "colon": ":",
     "varepsilon": "\\epsilon ", "varphi": "\\phi ", "thicksim": "\\approx ",
     "approxeq": "\\approx ", "bigcup": "\\cup ", "bigcap": "\\cap ",
-    "smallsetminus": "\\setminus ", "lparen": "(", "rparen": ")", "exponentialE": "e",
+    "smallsetminus": "\\setminus ",     "dim": "\\text{dim}", "deg": "\\text{deg}", "Pr": "P", "arg": "\\text{arg}",
+    "lparen": "(", "rparen": ")", "exponentialE": "e",
     "imaginaryI": "i", "uppi": "\\pi ", "Reals": "\\mathbb{R}",
 }  # fmt: skip
 
@@ -241,9 +248,12 @@ def clean(text: str) -> str:
     if "\\" in text:
         text = text.replace("\\%", "%").replace("\\*", "*")
         text = _IDLE.sub(" ", text)
-        text = _ELLIPSIS.sub(r"\1\\overline{\2}", text)
-        text = _TEXT_IS.sub(r"\1=", text)
-        text = _MICRO.sub(r" \\text{\1\2}", _OHM.sub(" ", text))
+        if "ldots" in text:
+            text = _ELLIPSIS.sub(r"\1\\overline{\2}", text)
+        if "\\text" in text:
+            text = _TEXT_IS.sub(r"\1=", text)
+        if "Omega" in text or "mu" in text:
+            text = _MICRO.sub(r" \\text{\1\2}", _OHM.sub(" ", text))
         if "begin" in text and _ALIGNMENT.search(text) is not None:
             text = _ALIGNMENT.sub(" ", text)
             if "\\begin" not in text:
@@ -293,6 +303,12 @@ def clean(text: str) -> str:
     if "+/-" in text:
         text = text.replace("+/-", "\\pm ")
     text = text.rstrip(_TAIL).lstrip()
+    if text[:1] in "=\\":
+        text = _LEADING.sub("", text)
+    if "&" in text and "\\begin" not in text:
+        text = _AMPERSAND.sub(", ", text)
+    if "/d" in text:
+        text = _DERIVATIVE.sub(r"\\frac{d\1}{d\2}", text)
     if text[:1].isupper():
         text = _CURRENCY_NAME.sub("", text)
     if text[-1:] in "CF}":

@@ -48,6 +48,8 @@ _FILLER = re.compile(
     r"|clearly|equal to|given by|obviously|precisely|only|actually|now)"
     r"[,:]?\s+)+(?=[-+\d$\\(\[*A-Z])"
 )
+_YES_NO = re.compile(r"(yes|no)\b[,;]", re.IGNORECASE)  # rule: what follows only explains it
+_OTHERWISE = re.compile(r"\botherwise\b|\bif\b.*\bif\b")  # rule: an answer by cases is not cut
 # rule: what "i.e." explains words with is the value
 _THAT_IS = re.compile(r"[A-Za-z -]{1,40}, ?(?:i\.e\.|that is),? ?(?=[-+\d$\\])")
 _TRIM_LEFT = re.compile(r"[\s:*_\"“”`>＊：]+")
@@ -154,7 +156,10 @@ def reduce_phrase(text: str, low: int, high: int) -> tuple[int, int]:
             r"(?:\$\$?|\\\)|\\\])\s*(?:is|are|=|equals)\s", tail
         ):
             return spans[0][0], spans[first][1]
-    if not _in_spans(low, spans):
+    short = _YES_NO.match(text, low, high)
+    if short is not None:
+        return short.span(1)
+    if not _in_spans(low, spans) and not _OTHERWISE.search(text, low, high):
         clause = _CLAUSE.search(text, low, high)
         while clause is not None and (
             clause.start() == low or _in_spans(clause.start(), spans)

@@ -72,6 +72,8 @@ def quantity(node: Node) -> Quantity:
 
 def _without_text(node: Node, words: list[str]) -> Node | None:
     if node.kind == "text":
+        if node.text == "of":
+            raise UndecidedError("a part of something")
         words.append(node.text)
         return None
     if node.kind == "mul":

@@ -56,6 +56,13 @@ _EMPTY_WORDS = re.compile(
 )
 
 
+# rule: a statement that the next sentence calls wrong is passed over
+_TAKEN_BACK = re.compile(
+    r"[\s.$*)]*(?:\b(?:that|this|it|which)\s+(?:is|was)\s+(?:false|wrong|incorrect|not (?:right|correct))\b)",
+    re.IGNORECASE,
+)
+
+
 def _marks(text: str, start: int, end: int) -> list[int]:
     """Places of the word "answer" from the right."""
     spellings = [word for word in ("nswer", "NSWER") if text.find(word, start, end) >= 0]
@@ -87,6 +94,8 @@ def last_statement(
         if match.group("line") and not _heading(text, start, place):
             continue
         low, high = _sentence(text, match.end(), end)
+        if _TAKEN_BACK.match(text, high, end):
+            continue
         if low < high and _EMPTY_WORDS.fullmatch(text, low, high):
             continue
         lead = _LEAD.search(text, max(start, place - 40), place)
@@ -192,6 +201,9 @@ _ASSIGNMENTS = re.compile(
 _DENIED = re.compile(
     r"(?:\b(?:not|cannot|never|neither|nor)|n['’]t|≠|!=|\\neq?)(?:\s+(?:be|equal|to|exactly|really))*\s*\$?$"
 )
+_DENIED_AFTER = re.compile(
+    r"[\s*_$)]*(?:\?|(?:is|was|are|were)\s+(?:wrong|incorrect|false|impossible|not|invalid|extraneous)\b)"
+)
 _CLOSING_LINK = re.compile(r"(?<![<>!=])=(?!=)|\b(?:is|are|equals|becomes)\b\s*:?|[：是为]|:\s")
 
 
@@ -261,6 +273,8 @@ def _last_value(text: str, low: int, high: int) -> tuple[int, int] | None:
         for match in _INEQUALITY.finditer(text, low, high):
             if match.end() >= last.end():
                 return trim(text, match.start(), match.end())
+    if _DENIED_AFTER.match(text, last.end(), high):
+        return last.start(), last.start()
     if _DENIED.search(text, max(low, last.start() - 60), last.start()):
         return last.start(), last.start()
     number = number_at(text, last.start(), high)
