@@ -48,17 +48,19 @@ _SETTLED = re.compile(
 )
 _IS_RIGHT = re.compile(
     rf"(?<![A-Za-z])(?:option |choice |answer )?\(?([{_LETTERS}])\)?\s+is\s+(?:the\s+)?"
-    r"(?:correct|right|best|true|the answer|our answer|only)\b"
+    r"(?:correct|right|best|true|valid|the answer|our answer|only)\b"
 )
 _IT_IS = re.compile(rf"(?<![A-Za-z])\(?([{_LETTERS}])\)? it is\b")
 _CONCLUDED = re.compile(
     rf"\b(?:[Tt]hus|[Ss]o|[Tt]herefore|[Hh]ence|[Cc]onclusion),?:?\s*\(?([{_LETTERS}])\)?[.!]?\s*(?:\n|$)"
 )
 _FOREIGN = re.compile(
-    r"(?:答案|正确答案|选项|答え|정답|Ответ|ответ|Antwort|[Rr]éponse|[Rr]espuesta|[Rr]isposta|[Rr]esposta"
+    r"(?:答案|正确答案|选项|故选|应选|选择|答え|정답|Ответ|ответ|Antwort|[Rr]éponse|[Rr]espuesta|[Rr]isposta|[Rr]esposta"
     r"|الجواب|الإجابة)[\s*_]*(?:是|为|為|は|은|는|ist|lautet|est|es|è|é|هو|هي)?[\s:：*]*(?:选项|选)?"
 )
-_LEADING = re.compile(rf"\s*[*_]*(?:\(([A-J])\)|([{_LETTERS}]))\s*[*_]*(?:[).:,]|—|–|-\s|\n|$)")
+_LEADING = re.compile(
+    rf"\s*[*_]*(?:\(([A-J])\)|([{_LETTERS}]))\s*[*_]*(?:[).:,。，、：]|—|–|-\s|\n|$|(?=[\u4e00-\u9fff]))"
+)
 _LONE = re.compile(r"[\s*_$\"']*+\(?\s*+([A-Za-z])\s*+\)?[\s.*_$\"']*+")
 _NEGATED = re.compile(r"\b(?:not|never|neither|nor|cannot|except)\b|n['’]t\b")
 _STOP = re.compile(r"[.\n]")

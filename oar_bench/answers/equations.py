@@ -102,8 +102,12 @@ def named_value(node: Node) -> Node | None:
         return last
     if is_name(last, first):
         return first
-    if not free_symbols(first) and not free_symbols(last) and first.kind != "num":
-        # rule: a true computation is its result
+    if (
+        first.kind not in ("num", "sym")
+        and last.kind != "sym"
+        and (free_symbols(first) == free_symbols(last))
+    ):
+        # rule: a true computation or identity is its result
         try:
             return last if same_value(first, last) else None
         except AnswerError:

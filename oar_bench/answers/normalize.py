@@ -106,7 +106,8 @@ _ALIASES = {
     "wedge": "\\text{ and }", "lor": "\\text{ or }", "vee": "\\text{ or }", "colon": ":",
     "varepsilon": "\\epsilon ", "varphi": "\\phi ", "thicksim": "\\approx ",
     "approxeq": "\\approx ", "bigcup": "\\cup ", "bigcap": "\\cap ",
-    "smallsetminus": "\\setminus ",     "dim": "\\text{dim}", "deg": "\\text{deg}", "Pr": "P", "arg": "\\text{arg}",
+    "smallsetminus": "\\setminus ", "dim": "\\text{dim}", "deg": "\\text{deg}", "Pr": "P",
+    "arg": "\\text{arg}",
     "lparen": "(", "rparen": ")", "exponentialE": "e",
     "imaginaryI": "i", "uppi": "\\pi ", "Reals": "\\mathbb{R}",
 }  # fmt: skip

@@ -48,6 +48,11 @@ _FILLER = re.compile(
     r"|clearly|equal to|given by|obviously|precisely|only|actually|now)"
     r"[,:]?\s+)+(?=[-+\d$\\(\[*A-Z])"
 )
+# rule: words of another script behind a value are its unit
+_FOREIGN_UNIT = re.compile(
+    r"(?<=[\d)}\]%])\s*[\u0400-\u04ff\u0600-\u06ff\u0900-\u097f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]+$"
+)
+_THIS = re.compile(r"(?:This|That|There|These) ")
 _YES_NO = re.compile(r"(yes|no)\b[,;]", re.IGNORECASE)  # rule: what follows only explains it
 _OTHERWISE = re.compile(r"\botherwise\b|\bif\b.*\bif\b")  # rule: an answer by cases is not cut
 # rule: what "i.e." explains words with is the value
@@ -78,7 +83,7 @@ def math_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
         ):
             place = match.start() + 1
             continue
-        if content.strip():
+        if content[:1] not in "?!" and content.strip():
             spans.append(match.span(group))
         place = match.end()
     return spans
@@ -169,7 +174,9 @@ def reduce_phrase(text: str, low: int, high: int) -> tuple[int, int]:
             clause = _CLAUSE.search(text, clause.end(), high) if clause.end() < high else None
         if clause is not None and not _linked_later(text, clause.start(), high, spans):
             high = clause.start()
-    for match in _LINK.finditer(text, low, high):
+    # rule: a sentence about "this" without a number is an answer as a whole
+    whole = _THIS.match(text, low, high) and not re.search(r"[\d$\\]", text[low:high])
+    for match in () if whole else _LINK.finditer(text, low, high):
         if not _in_spans(match.start(), spans) and match.end() < high and match.start() > low:
             if match.group().strip() == "=" or text[match.start() - 1] == "=":
                 continue
@@ -181,6 +188,9 @@ def reduce_phrase(text: str, low: int, high: int) -> tuple[int, int]:
     number = number_at(text, low, high)
     if number is not None and _WORDS_ONLY.fullmatch(text, number[1], high):
         return number
+    foreign = _FOREIGN_UNIT.search(text, low, high)
+    if foreign is not None:
+        return low, foreign.start()
     return only_number(text, low, high) or (low, high)
 
 

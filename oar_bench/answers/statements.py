@@ -58,7 +58,8 @@ _EMPTY_WORDS = re.compile(
 
 # rule: a statement that the next sentence calls wrong is passed over
 _TAKEN_BACK = re.compile(
-    r"[\s.$*)]*(?:\b(?:that|this|it|which)\s+(?:is|was)\s+(?:false|wrong|incorrect|not (?:right|correct))\b)",
+    r"[\s.$*)]*(?:\b(?:that|this|it|which)\s+(?:is|was)\s+"
+    r"(?:false|wrong|incorrect|not (?:right|correct))\b)",
     re.IGNORECASE,
 )
 
@@ -96,7 +97,8 @@ def last_statement(
         low, high = _sentence(text, match.end(), end)
         if _TAKEN_BACK.match(text, high, end):
             continue
-        if low < high and _EMPTY_WORDS.fullmatch(text, low, high):
+        own_line = match.group("link") == ":" and "\n" in text[match.end() : low]
+        if low < high and not own_line and _EMPTY_WORDS.fullmatch(text, low, high):
             continue
         lead = _LEAD.search(text, max(start, place - 40), place)
         found = (low, high, lead.start() if lead else place)
@@ -204,6 +206,8 @@ _DENIED = re.compile(
 _DENIED_AFTER = re.compile(
     r"[\s*_$)]*(?:\?|(?:is|was|are|were)\s+(?:wrong|incorrect|false|impossible|not|invalid|extraneous)\b)"
 )
+_UNIT_WORDS = re.compile(r"(?:\s+(?!and\b|or\b|to\b)[A-Za-z]{2,})+[\s.!]*$")
+_FACTOR = re.compile(r"\s?\*?\s?(?:π|\\pi(?![a-z])|√\s?\d+|\\sqrt\s*\{\d+\}|pi\b)")
 _CLOSING_LINK = re.compile(r"(?<![<>!=])=(?!=)|\b(?:is|are|equals|becomes)\b\s*:?|[：是为]|:\s")
 
 
@@ -264,6 +268,10 @@ def _last_value(text: str, low: int, high: int) -> tuple[int, int] | None:
             if match.end() < last.end():
                 link = match.end()
         value = trim(text, link, high)
+        unit = _UNIT_WORDS.search(text, max(value[0], last.end()), value[1])
+        # rule: words behind a value are its unit
+        if unit is not None and _SENTENCE_END.search(text, last.end(), unit.start()) is None:
+            value = trim(text, value[0], unit.start())
         if (
             link > low
             and not foreign_script(text[slice(*value)])
@@ -278,4 +286,7 @@ def _last_value(text: str, low: int, high: int) -> tuple[int, int] | None:
     if _DENIED.search(text, max(low, last.start() - 60), last.start()):
         return last.start(), last.start()
     number = number_at(text, last.start(), high)
+    factor = _FACTOR.match(text, last.end(), high)
+    if factor is not None:  # rule: a constant or root right behind a number multiplies it
+        return last.start(), factor.end()
     return trim(text, *(number or last.span()))
