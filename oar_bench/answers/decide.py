@@ -184,7 +184,7 @@ _SYMBOLIC = re.compile(
 )
 _TOWER = re.compile(r"\^\s*\{?[^{}^]{0,20}\^\s*\{?(?:[^{}^]{0,20}\^|\s*[a-z])")
 _INDEX = re.compile(r"\\(?:sum|prod)\s*_\s*\{\s*([a-z])\s*=")
-_HIGH_POWER = re.compile(r"[A-Za-z)}]\s*\^\s*\{?\s*\d{3,}")
+_HIGH_POWER = re.compile(r"[A-Za-z)]\s*\^\s*\{?\s*\d{3,}|\b([a-z])\s*\^\s*\{?\s*\1\b")
 _LONG_RANGE = re.compile(r"\^\s*\{?\s*(?:\d{6,}|\d+\s*\^)")
 
 
@@ -195,8 +195,8 @@ def _worker(left: Reading, right: Reading, reason: str) -> Decision:
         # rule: towers of powers and sums over a million terms are beyond any symbolic stage
         if _TOWER.search(text) or _LONG_RANGE.search(text):
             return Decision(False, "limits", "too large for the symbolic stage")
-        if ("\\lim" in text or "\\int" in text) and _HIGH_POWER.search(text):
-            # rule: limits and integrals with powers over 99 are beyond any symbolic stage
+        if _HIGH_POWER.search(text):
+            # rule: powers over 99, and of a name by itself, are beyond any symbolic stage
             return Decision(False, "limits", "too large for the symbolic stage")
         index = _INDEX.search(text)
         if index is not None and re.search(

@@ -196,6 +196,8 @@ class _Lexer:
             self.add("sym", CONSTANT_WORDS[word])
         elif word in GREEK or len(word) == 1:
             self.add("sym", word)
+        elif word in ("not", "no", "non", "nor"):
+            self.add("text", word)  # rule: a denial is never a product of names
         elif word in ("mod", "choose"):
             self.add("cmd", word)
         elif word in ("cup", "U"):

@@ -200,7 +200,11 @@ class PrimaryParser(BracketParser):
             text += "_" + self.subscript()
         while (mark := self.peek()) is not None and mark.kind == "op" and set(mark.text) == {"'"}:
             text += self.take().text
-        if (text[0] in _APPLIED and len(text.rstrip("'")) == 1) and self.at("op", "("):
+        # rule: a letter before "(0)" is a function at zero, not a product
+        if self.at("op", "(") and (
+            (text[0] in _APPLIED and len(text.rstrip("'")) == 1)
+            or (self.at("num", "0", 1) and self.at("op", ")", 2))
+        ):
             self.take()
             inner = self.items_until(")")
             self.expect(")")

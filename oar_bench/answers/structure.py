@@ -23,7 +23,7 @@ from oar_bench.answers.limits import (
     UndefinedValueError,
 )
 from oar_bench.answers.matrices import Matrix, as_matrix, looks_like_matrix
-from oar_bench.answers.nodes import Node, walk
+from oar_bench.answers.nodes import Node, num, walk
 from oar_bench.answers.scalars import same_quantity
 from oar_bench.answers.setwise import is_set, match, same_relations, same_sets
 
@@ -235,6 +235,8 @@ def _same_tuples(left: Node, right: Node) -> bool:
             return node.text == "[]" and same_answer(node.args[0], other)
     if left.kind != "seq" or right.kind != "seq" or len(left.args) != len(right.args):
         return False
+    if left.text != right.text and {left.text, right.text} & {"(]", "[)"}:
+        return False  # rule: half-open brackets are no tuple
     return all(same_answer(a, b) for a, b in zip(left.args, right.args, strict=True))
 
 
@@ -251,6 +253,9 @@ def _same_ratios(left: Node, right: Node) -> bool:
         return False
     if all(same_quantity(a, b) for a, b in zip(left.args, right.args, strict=True)):
         return True
+    zero = num(0)
+    if any(same_quantity(arg, zero) for arg in (*left.args, *right.args)):
+        return False  # rule: a ratio with a zero is proportional to nothing else
     first_a, first_b = left.args[0], right.args[0]
     return all(
         same_quantity(Node("mul", (first_a, b)), Node("mul", (first_b, a)))
