@@ -206,6 +206,7 @@ _DENIED = re.compile(
 _DENIED_AFTER = re.compile(
     r"[\s*_$)]*(?:\?|(?:is|was|are|were)\s+(?:wrong|incorrect|false|impossible|not|invalid|extraneous)\b)"
 )
+_ROOT = re.compile(r"(?:\d[\d.,]*\s?)?√\s?\(?\Z")
 _UNIT_WORDS = re.compile(r"(?:\s+(?!and\b|or\b|to\b)[A-Za-z]{2,})+[\s.!]*$")
 _FACTOR = re.compile(r"\s?\*?\s?(?:π|\\pi(?![a-z])|√\s?\d+|\\sqrt\s*\{\d+\}|pi\b)")
 _CLOSING_LINK = re.compile(r"(?<![<>!=])=(?!=)|\b(?:is|are|equals|becomes)\b\s*:?|[：是为]|:\s")
@@ -285,6 +286,9 @@ def _last_value(text: str, low: int, high: int) -> tuple[int, int] | None:
         return last.start(), last.start()
     if _DENIED.search(text, max(low, last.start() - 60), last.start()):
         return last.start(), last.start()
+    rooted = _ROOT.search(text, low, last.start())
+    if rooted is not None:  # rule: the sign of a root before a number belongs to it
+        return rooted.start(), last.end() + text.startswith(")", last.end())
     number = number_at(text, last.start(), high)
     factor = _FACTOR.match(text, last.end(), high)
     if factor is not None:  # rule: a constant or root right behind a number multiplies it

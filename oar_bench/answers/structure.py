@@ -137,7 +137,12 @@ def _items(node: Node) -> list[Node] | None:
         solutions = _solutions(node.args)
         if solutions is not None:
             return solutions
-        return [value for arg in node.args for value in expand_signs(settle(arg))]
+        values = [value for arg in node.args for value in expand_signs(settle(arg))]
+        if node.kind == "list" and node.text == "or" and len(values) == 2:
+            # rule: one value written in two ways is one value
+            if all(v.kind in ("num", "div", "pct") for v in values) and same_answer(*values):
+                return values[:1]
+        return values
     values = expand_signs(node)
     return values if len(values) > 1 else None
 
