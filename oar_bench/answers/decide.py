@@ -16,7 +16,6 @@ from oar_bench.answers.exact import same_fast
 from oar_bench.answers.limits import (
     MAX_ANSWER_CHARS,
     MAX_WORKER_CHARS,
-    AnswerError,
     LimitError,
     ParseError,
     UndecidedError,
@@ -75,7 +74,7 @@ def read(text: str) -> Reading:
         return Reading(cleaned, words, parse(mark_tail_words(drop_lead_words(cleaned))), "", False)
     except LimitError as error:
         return Reading(cleaned, words, None, str(error), True)
-    except AnswerError as error:
+    except ValueError as error:  # an AnswerError, or a number that Python refuses
         return Reading(cleaned, words, None, str(error), False)
     except RecursionError:
         return Reading(cleaned, words, None, "nested too deeply", True)

@@ -288,7 +288,7 @@ class PrimaryParser(BracketParser):
             self.expect("}")
             return node
         token = self.peek()
-        if token is not None and token.kind == "num" and len(token.text) > 1:
+        if token is not None and token.kind == "num" and token.text[1:] and token.text[0] != ".":
             # rule: without braces an argument is one digit (\frac12 is one half)
             self.tokens[self.index] = Token("num", token.text[1:], False)
             return Node("num", (), token.text[0], literal_value(token.text[0]))

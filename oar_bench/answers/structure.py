@@ -138,10 +138,12 @@ def _items(node: Node) -> list[Node] | None:
         if solutions is not None:
             return solutions
         values = [value for arg in node.args for value in expand_signs(settle(arg))]
-        if node.kind == "list" and node.text == "or" and len(values) == 2:
-            # rule: one value written in two ways is one value
-            if all(v.kind in ("num", "div", "pct") for v in values) and same_answer(*values):
-                return values[:1]
+        # rule: one value written in two ways is one value
+        if (
+            node.kind == "list" and node.text == "or" and len(values) == 2
+            and all(v.kind in ("num", "div", "pct") for v in values) and same_answer(*values)
+        ):  # fmt: skip
+            return values[:1]
         return values
     values = expand_signs(node)
     return values if len(values) > 1 else None
