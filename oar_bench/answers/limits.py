@@ -21,6 +21,7 @@ MAX_EXPONENT = 4_000  # an expanded power of a sum of terms
 MAX_TERMS = 400  # terms of a polynomial
 MAX_STEPS = 20_000  # term products spent on one comparison
 MAX_NAME_CHARS = 4_000  # the name of one exponential in a normal form
+MAX_FUNCTIONS = 6  # functions of functions: each may double the size of a normal form
 MAX_LIST_ITEMS = 400
 MAX_MATCH_ITEMS = 40  # items of an unordered list that are matched pair by pair
 MAX_PM_SIGNS = 4  # plus-minus signs expanded in one answer

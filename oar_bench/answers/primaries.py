@@ -230,6 +230,8 @@ class PrimaryParser(BracketParser):
             name, exponent = "arc" + name, None
         argument = self.argument()
         args = argument.args if argument.kind == "list" else (argument,)
+        if name == "binom" and len(args) != 2:
+            raise ParseError("a binomial of one number")
         if name == "cis":  # rule: cis t is cos t + i sin t
             turn = Node("mul", (sym("i"), Node("fn", args, "sin")))
             node = Node("add", (Node("fn", args, "cos"), turn))
