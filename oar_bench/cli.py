@@ -168,7 +168,7 @@ def score(
     tolerance: Annotated[
         float | None, typer.Option(min=0, help="Accept |answer - gold| <= T max(1, |gold|).")
     ] = None,
-    deadline: Annotated[float, typer.Option(min=0.05, help="Seconds for one hard case.")] = 2.0,
+    deadline: Annotated[float, typer.Option(min=0.05, help="Seconds for one hard case.")] = 1.6,
     workers: Annotated[int, typer.Option("--workers", "-w", min=1, help="Worker processes.")] = 1,
     expect: Annotated[
         bool, typer.Option("--expect", help="Compare with the rows' `expected` field.")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from oar_bench.answers.normalize import INVISIBLE_CLASS
+from oar_bench.answers.characters import INVISIBLE_CLASS
 from oar_bench.answers.regions import code_ranges, inside
 
 MAX_TRIES = 64  # boxes looked at from the right before giving up

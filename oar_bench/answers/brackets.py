@@ -157,6 +157,8 @@ class BracketParser:
         rows = [row for row in rows if row]
         if not rows or len({len(row) for row in rows}) != 1:
             raise ParseError("a ragged matrix")
+        if kind == "array" and len(rows) == len(rows[0]) == 1:
+            return rows[0][0]  # rule: an array of one entry is its entry
         entries = tuple(entry for row in rows for entry in row)
         node = Node("matrix", entries, f"{len(rows)} {len(rows[0])}")
         return Node("fn", (node,), "det") if kind == "vmatrix" else node

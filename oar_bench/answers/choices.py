@@ -33,6 +33,7 @@ _ALSO = re.compile(
 _ANSWER = re.compile(
     r"answer\b[*_\"\s]*(?:[^.:\n]{0,60}?\b(?:is|be|seems like|would be|must be)\b|[:：=]|-|—|\))"
     r"[\s:*_]*(?:most likely|probably|definitely|clearly|therefore|thus|then|hence|indeed"
+    r"|for sure|without(?: a)? doubt|undoubtedly|still|actually|really|likely|now|always|only"
     r"|simply|just|certainly|surely|obviously)?",
     re.IGNORECASE,
 )
@@ -47,18 +48,21 @@ _SETTLED = re.compile(
 )
 _IS_RIGHT = re.compile(
     rf"(?<![A-Za-z])(?:option |choice |answer )?\(?([{_LETTERS}])\)?\s+is\s+(?:the\s+)?"
-    r"(?:correct|right|best|true|the answer|our answer|only)\b"
+    r"(?:correct|right|best|true|valid|the answer|our answer|only)\b"
 )
 _IT_IS = re.compile(rf"(?<![A-Za-z])\(?([{_LETTERS}])\)? it is\b")
 _CONCLUDED = re.compile(
     rf"\b(?:[Tt]hus|[Ss]o|[Tt]herefore|[Hh]ence|[Cc]onclusion),?:?\s*\(?([{_LETTERS}])\)?[.!]?\s*(?:\n|$)"
 )
 _FOREIGN = re.compile(
-    r"(?:答案|正确答案|选项|答え|정답|Ответ|ответ|Antwort|[Rr]éponse|[Rr]espuesta|[Rr]isposta|[Rr]esposta"
+    r"(?:答案|正确答案|选项|故选|应选|选择|答え|정답|Ответ|ответ|Antwort|[Rr]éponse|[Rr]espuesta|[Rr]isposta|[Rr]esposta"
     r"|الجواب|الإجابة)[\s*_]*(?:是|为|為|は|은|는|ist|lautet|est|es|è|é|هو|هي)?[\s:：*]*(?:选项|选)?"
 )
-_LEADING = re.compile(rf"\s*[*_]*(?:\(([A-J])\)|([{_LETTERS}]))\s*[*_]*(?:[).:,]|—|–|-\s|\n|$)")
+_LEADING = re.compile(
+    rf"\s*[*_]*(?:\(([A-J])\)|([{_LETTERS}]))\s*[*_]*(?:[).:,。，、：]|—|–|-\s|\n|$|(?=[\u4e00-\u9fff]))"
+)
 _LONE = re.compile(r"[\s*_$\"']*+\(?\s*+([A-Za-z])\s*+\)?[\s.*_$\"']*+")
+_NEGATED = re.compile(r"\b(?:not|never|neither|nor|cannot|except)\b|n['’]t\b")
 _STOP = re.compile(r"[.\n]")
 _BRACKETED = re.compile(r"\(([A-J])\)")
 
@@ -103,6 +107,8 @@ def choice_span(text: str, start: int, end: int) -> tuple[int, int, int, str] | 
     low_limit = max(start, end - 20 * MAX_STATEMENT_CHARS)
     for pattern, needs_capital in ((_ANSWER, False), (_SETTLED, True), (_FOREIGN, False)):
         for match in pattern.finditer(text, low_limit, end):
+            if _NEGATED.search(match.group()):
+                continue  # rule: what the answer is not is no statement
             span = _letter_after(text, match.end(), end)
             if span is None or (needs_capital and text[span[0]].islower()):
                 if pattern is _ANSWER:
@@ -127,7 +133,7 @@ def choice_span(text: str, start: int, end: int) -> tuple[int, int, int, str] | 
     if best is not None:
         return best
     leading = _LEADING.match(text, start, end)
-    if leading is not None:
+    if leading is not None and _ALSO.match(text, leading.end() - 1, end) is None:
         group = 1 if leading.group(1) else 2
         return (*leading.span(group), leading.start(group), "choice")
     last_line = text.rfind("\n", start, len(text[start:end].rstrip()) + start) + 1
@@ -156,4 +162,6 @@ def _later_letter(text: str, place: int, end: int) -> tuple[int, int] | None:
         if not (m.group(1) == "A" and _ARTICLE.match(text, m.end(1), high)
                 and not _AFTER_LETTER.match(text, m.end(1), high))
     ]  # fmt: skip
-    return tokens[0].span(1) if len({m.group(1) for m in tokens}) == 1 else None
+    if len({m.group(1) for m in tokens}) != 1 or _NEGATED.search(text, place, tokens[0].start()):
+        return None
+    return tokens[0].span(1)

@@ -123,7 +123,7 @@ def read_cases(path: str | Path) -> Iterator[Case]:
 class CorpusGrader:
     """One grader per answer type, closed together."""
 
-    def __init__(self, *, deadline: float = 2.0, workers: int = 1, memo: bool = True) -> None:
+    def __init__(self, *, deadline: float = 1.6, workers: int = 1, memo: bool = True) -> None:
         self._graders: dict[str, Grader] = {}
         self._deadline, self._workers, self._memo = deadline, workers, memo
 

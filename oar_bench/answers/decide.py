@@ -16,7 +16,6 @@ from oar_bench.answers.exact import same_fast
 from oar_bench.answers.limits import (
     MAX_ANSWER_CHARS,
     MAX_WORKER_CHARS,
-    AnswerError,
     LimitError,
     ParseError,
     UndecidedError,
@@ -27,6 +26,8 @@ from oar_bench.answers.normalize import balanced, clean
 from oar_bench.answers.parser import parse
 from oar_bench.answers.structure import same_answer
 from oar_bench.answers.textual import (
+    ALL_REALS,
+    ALL_REALS_BUT,
     SHORT_WORDS,
     arc,
     clock,
@@ -65,11 +66,15 @@ def read(text: str) -> Reading:
     tree = numeral(cleaned) or arc(cleaned)
     if tree is not None:
         return Reading(cleaned, words, tree, "", False)
+    if "real" in words and ALL_REALS.fullmatch(words):
+        return Reading(cleaned, words, Node("sym", (), "RR"), "", False)
+    if "except" in words and (but := ALL_REALS_BUT.fullmatch(words)) is not None:
+        cleaned = f"\\mathbb{{R}}\\setminus\\{{{but.group(1)}\\}}"
     try:
         return Reading(cleaned, words, parse(mark_tail_words(drop_lead_words(cleaned))), "", False)
     except LimitError as error:
         return Reading(cleaned, words, None, str(error), True)
-    except AnswerError as error:
+    except ValueError as error:  # an AnswerError, or a number that Python refuses
         return Reading(cleaned, words, None, str(error), False)
     except RecursionError:
         return Reading(cleaned, words, None, "nested too deeply", True)
@@ -178,6 +183,7 @@ _SYMBOLIC = re.compile(
 )
 _TOWER = re.compile(r"\^\s*\{?[^{}^]{0,20}\^\s*\{?(?:[^{}^]{0,20}\^|\s*[a-z])")
 _INDEX = re.compile(r"\\(?:sum|prod)\s*_\s*\{\s*([a-z])\s*=")
+_HIGH_POWER = re.compile(r"[A-Za-z)]\s*\^\s*\{?\s*\d{3,}|\b([a-z])\s*\^\s*\{?\s*\1\b")
 _LONG_RANGE = re.compile(r"\^\s*\{?\s*(?:\d{6,}|\d+\s*\^)")
 
 
@@ -187,6 +193,9 @@ def _worker(left: Reading, right: Reading, reason: str) -> Decision:
     for text in (left.text, right.text):
         # rule: towers of powers and sums over a million terms are beyond any symbolic stage
         if _TOWER.search(text) or _LONG_RANGE.search(text):
+            return Decision(False, "limits", "too large for the symbolic stage")
+        if _HIGH_POWER.search(text):
+            # rule: powers over 99, and of a name by itself, are beyond any symbolic stage
             return Decision(False, "limits", "too large for the symbolic stage")
         index = _INDEX.search(text)
         if index is not None and re.search(

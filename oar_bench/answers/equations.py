@@ -63,7 +63,15 @@ def is_name(node: Node, value: Node) -> bool:
     if node.kind == "fn" and node.text.startswith("apply "):
         return all(n.text != node.text for n in walk(value))
     if node.kind == "seq" and node.args:
-        return all(arg.kind in ("sym", "fn") for arg in node.args)
+        return all(
+            arg.kind in ("sym", "fn")
+            or (
+                arg.kind == "mul"
+                and not free_symbols(value)
+                and all(n.kind == "sym" for n in arg.args)
+            )
+            for arg in node.args
+        )
     if free_symbols(value) and value.kind not in ("ratio", "seq", "list"):
         # p(x) = ... reads as a product of two names
         return (
@@ -94,8 +102,12 @@ def named_value(node: Node) -> Node | None:
         return last
     if is_name(last, first):
         return first
-    if not free_symbols(first) and not free_symbols(last) and first.kind != "num":
-        # rule: a true computation is its result
+    if (
+        first.kind not in ("num", "sym")
+        and last.kind != "sym"
+        and (free_symbols(first) == free_symbols(last))
+    ):
+        # rule: a true computation or identity is its result
         try:
             return last if same_value(first, last) else None
         except AnswerError:

@@ -128,6 +128,8 @@ def _unboxed(response: str, start: int, end: int, answer_type: str) -> Extractio
     bare = _bare(response, start, end)
     if bare is not None:
         return bare
+    if _DANGLING.search(response, max(start, end - 200), end):
+        return None
     closing = closing_value(response, start, end, ranges)
     if closing is None:
         return None
@@ -155,6 +157,14 @@ def _explicit(
 
 # rule: a command cut off in the middle is an unfinished sentence
 _UNFINISHED = re.compile(r"[\s$(\[{]*\\(?:b|bo|box|boxe|boxed|f|fr|fra|frac|s|sq|sqr|sqrt)?[\s{]*")
+
+
+# rule: a text that ends in a word or sign which cannot end a sentence is unfinished
+_DANGLING = re.compile(
+    r"(?:(?<![\\A-Za-z])(?:where|and|or|the|an|of|with|for|if|then|that|namely|because|since|is|are|was"
+    r"|equals|by|from|which|when|whose|let|consider|plus|minus|times|to|we|must|than)|[=+<([{]|\\times"
+    r"|\\cdot)\s*\Z"
+)
 
 
 _LABEL = re.compile(r"(?:A|Ans|ans|ANS|Sol|Solution)\s*[:.]\s*(?=\S)")
@@ -191,6 +201,11 @@ def _exact(response: str, start: int, end: int) -> Extraction | None:
     return _boxed(response, boxed.box, (), False)
 
 
+_NO_NUMBER = re.compile(
+    r"(?:\b(?:not|cannot|never)|n['’]t)(?:\s+be)?\s+[$]?\d|^[\s$]*-?[\d.,]+\s+or\s+[$]?-?\d"
+)
+
+
 def first_number(text: str) -> str | None:
     """The number in an extracted answer of a number task.
 
@@ -199,6 +214,9 @@ def first_number(text: str) -> str | None:
     >>> first_number("42 (because 40+2)"), first_number("x = 5")
     ('42', '5')
     """
+    # rule: a denied number and a choice of numbers are no number
+    if _NO_NUMBER.search(text):
+        return None
     tail = text.rsplit("=", 1)[-1]
     match = NUMBER.search(tail) or NUMBER.search(text)
     return None if match is None else match.group()

@@ -28,13 +28,13 @@ from oar_bench.answers.extract import (
     first_number,
 )
 from oar_bench.answers.grades import Grade, Status
-from oar_bench.answers.normalize import clean
+from oar_bench.answers.normalize import clean, strip_wrappers
 from oar_bench.answers.textual import choice_letter
 from oar_bench.answers.tolerance import within
 from oar_bench.answers.workers import WorkerPool
 from oar_bench.identity import fingerprint
 
-GRADER_VERSION = "1"  # raise it with every change that can move a verdict
+GRADER_VERSION = "2"  # raise it with every change that can move a verdict
 MEMO_ENTRIES = 65_536
 
 
@@ -58,7 +58,7 @@ class Grader:
         answer_type: AnswerType = "math",
         extract: ExtractMode = "auto",
         tolerance: float | None = None,
-        deadline: float = 2.0,
+        deadline: float = 1.6,
         workers: int = 1,
         memo: bool = True,
     ) -> None:
@@ -257,7 +257,7 @@ class Grader:
         return outcome
 
     def _choice(self, text: str, gold: str) -> _Outcome:
-        letter, wanted = choice_letter(text), choice_letter(gold)
+        letter, wanted = choice_letter(strip_wrappers(text)), choice_letter(gold)
         if wanted is None:
             return _Outcome("gold_error", "text", "the gold is not a choice letter")
         return _Outcome(_verdict(letter == wanted), "text", f"{letter} against {wanted}")

@@ -51,6 +51,18 @@ _OPERATOR_ALIASES = {"**": "^", "==": "=", "=<": "<=", "<>": "!="}
 _INNER_NUMBER = re.compile(r"[-+]?\s*[\d.,]+")
 # rule: a connective inside \text{} separates items, whatever words stand around it
 _TEXT_CONNECTIVE = re.compile(r"(?:^|[\s,])(?:and|or|AND|OR)(?:$|[\s,])")
+# rule: numbers in words' font that only connectives separate are a list
+_NUMBERS = re.compile(r"-?[\d.]+(?:(?:,\s*(?:and |or )?| and | or )-?[\d.]+)+")
+# rule: "or more" and its like bound a number, and are no connective
+_BOUND = re.compile(
+    r"(?:or|and) (?:more|less|fewer|greater|higher|lower|above|below|so|over|under|up)"
+)
+# rule: a number and words in words' font are the number with its unit
+_AMOUNT = re.compile(
+    r"(-?\d+(?:,\d{3})*(?:\.\d+)?) ((?!and\b|or\b|to\b|of\b)[A-Za-z]+(?: (?!and\b|or\b)[A-Za-z]+)*)"
+)
+# rule: words before a connective belong to the number before them
+_UNIT_AND = re.compile(r"([A-Za-z][A-Za-z ]*?),? (and|or)")
 MAX_PRODUCT_LETTERS = 3  # a longer run of bare letters is a word, not a product of names
 
 
@@ -184,6 +196,8 @@ class _Lexer:
             self.add("sym", CONSTANT_WORDS[word])
         elif word in GREEK or len(word) == 1:
             self.add("sym", word)
+        elif word in ("not", "no", "non", "nor"):
+            self.add("text", word)  # rule: a denial is never a product of names
         elif word in ("mod", "choose"):
             self.add("cmd", word)
         elif word in ("cup", "U"):
@@ -285,6 +299,18 @@ class _Lexer:
             inner = _Lexer(bare)
             inner.depth = self.depth
             for token in inner.run():
+                self.add(token.kind, token.text)
+        elif _BOUND.fullmatch(bare):
+            self.add("text", bare)
+        elif (amount := _AMOUNT.fullmatch(bare)) is not None:
+            for token in _Lexer(amount.group(1)).run():
+                self.add(token.kind, token.text)
+            self.add("text", amount.group(2))
+        elif (joint := _UNIT_AND.fullmatch(bare)) is not None and self.after_number():
+            self.add("text", joint.group(1))
+            self.add("sep", joint.group(2))
+        elif _NUMBERS.fullmatch(bare):
+            for token in _Lexer(bare).run():
                 self.add(token.kind, token.text)
         elif _TEXT_CONNECTIVE.search(bare) or bare in (",", ";"):
             words = re.findall(r"\b(and|or)\b", bare.lower())

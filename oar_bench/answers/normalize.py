@@ -12,87 +12,9 @@ delimiters) and rewrites unicode signs as LaTeX commands. It never changes a val
 from __future__ import annotations
 
 import re
-import unicodedata
 
+from oar_bench.answers.characters import plain_characters
 from oar_bench.answers.limits import MAX_ANSWER_CHARS
-
-_SUPER = {"⁰": "0", "¹": "1", "²": "2", "³": "3", "⁴": "4", "⁵": "5", "⁶": "6",
-          "⁷": "7", "⁸": "8", "⁹": "9", "⁺": "+", "⁻": "-", "⁽": "(", "⁾": ")",
-          "ⁿ": "n", "ⁱ": "i"}  # fmt: skip
-_SUB = {"₀": "0", "₁": "1", "₂": "2", "₃": "3", "₄": "4", "₅": "5", "₆": "6", "₇": "7",
-        "₈": "8", "₉": "9", "₊": "+", "₋": "-", "ₙ": "n", "ₖ": "k"}  # fmt: skip
-_VULGAR = {"½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5),
-           "⅖": (2, 5), "⅗": (3, 5), "⅘": (4, 5), "⅙": (1, 6), "⅚": (5, 6), "⅐": (1, 7),
-           "⅛": (1, 8), "⅜": (3, 8), "⅝": (5, 8), "⅞": (7, 8),
-           "⅑": (1, 9), "⅒": (1, 10)}  # fmt: skip
-_GREEK = {
-    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta",
-    "η": "eta", "θ": "theta", "κ": "kappa", "λ": "lambda", "μ": "mu", "ν": "nu", "ξ": "xi",
-    "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "φ": "phi", "ϕ": "phi", "χ": "chi",
-    "ψ": "psi", "ω": "omega", "ℓ": "ell", "Γ": "Gamma", "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda",
-    "Π": "Pi", "Σ": "Sigma", "Φ": "Phi", "Ψ": "Psi", "Ω": "Omega", "ϵ": "epsilon",
-    "∞": "infty", "∅": "emptyset", "∪": "cup", "∩": "cap", "∈": "in", "≤": "le", "≥": "ge",
-    "⩽": "le", "⩾": "ge", "≠": "ne", "≈": "approx", "≡": "equiv", "±": "pm", "∓": "mp",
-    "×": "times", "·": "cdot", "⋅": "cdot", "∙": "cdot", "•": "cdot", "∗": "cdot", "✕": "times",
-    "✖": "times", "ℝ": "mathbb{R}", "ℤ": "mathbb{Z}", "ℕ": "mathbb{N}", "ℚ": "mathbb{Q}",
-    "ℂ": "mathbb{C}", "…": "ldots", "⋯": "ldots", "⟨": "langle", "⟩": "rangle", "∖": "setminus",
-    "⌊": "lfloor", "⌋": "rfloor", "⌈": "lceil", "⌉": "rceil", "∠": "angle", "→": "to",
-    "∑": "sum", "∫": "int", "∏": "prod", "∣": "mid", "⊂": "subset", "∨": "lor", "∧": "land",
-}  # fmt: skip
-_PLAIN = {
-    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-", "﹣": "-", "➖": "-",
-    "÷": "/", "⁄": "/", "∕": "/", "∶": ":", "″": "''", "′": "'", "’": "'", "‘": "'",
-    "“": '"', "”": '"', "°": "^{\\circ}", "º": "^{\\circ}", "。": ".", "、": ",", "《": "<",
-    "√": "\\sqrt ", "∛": "\\sqrt[3]", "∜": "\\sqrt[4]", "«": "", "»": "", "⟦": "[", "⟧": "]",
-
-    "€": " ", "£": " ", "¥": " ", "₹": " ", "¢": " ", "￥": " ",
-    "〈": "\\langle ", "〉": "\\rangle ", "﹪": "%", "٪": "%", "➕": "+",
-}  # fmt: skip
-_INVISIBLE = (
-    "\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2061"
-    "\u2062\u2063\u2064\u2066\u2067\u2068\u2069\ufeff\u00ad\ufe0e\ufe0f\u20e3"
-)
-_SPACES = (
-    "\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
-)
-
-_TABLE: dict[int, str] = {}
-_TABLE.update({ord(k): f" \\frac{{{a}}}{{{b}}}" for k, (a, b) in _VULGAR.items()})
-_TABLE.update({ord(k): f"\\{v} " for k, v in _GREEK.items()})
-_TABLE.update({ord(k): v for k, v in _PLAIN.items()})
-_TABLE.update({ord(c): "" for c in _INVISIBLE})
-_TABLE.update({ord(c): " " for c in _SPACES})
-_TABLE.update({code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)})  # full-width ASCII
-_TABLE.update({0x2460 + k: str(k + 1) for k in range(20)})  # circled numbers
-
-INVISIBLE_CLASS = "[" + _INVISIBLE + r"\s]"
-
-_SUPER_RUN = re.compile("[" + "".join(_SUPER) + "]+")
-_SUB_RUN = re.compile("[" + "".join(_SUB) + "]+")
-_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_MATH_LETTERS = re.compile("[\U0001d400-\U0001d7ff\u210a-\u2112\u2119-\u211c\u212c-\u2138]")
-
-
-def plain_characters(text: str) -> str:
-    r"""Unicode signs as ASCII or LaTeX, invisible and control characters dropped.
-
-    >>> plain_characters("４２"), plain_characters("−5"), plain_characters("√5")
-    ('42', '-5', '\\sqrt 5')
-    >>> plain_characters("4²")
-    '4^{2}'
-    """
-    if not text.isprintable():
-        text = _ANSI.sub("", text)
-        text = text.replace("\n", " ").replace("\t", " ").replace("\r", " ")
-        text = _CONTROL.sub("", text)
-    if text.isascii():
-        return text
-    text = _SUPER_RUN.sub(lambda m: "^{" + "".join(_SUPER[c] for c in m.group()) + "}", text)
-    text = _SUB_RUN.sub(lambda m: "_{" + "".join(_SUB[c] for c in m.group()) + "}", text)
-    text = _MATH_LETTERS.sub(lambda m: unicodedata.normalize("NFKC", m.group()), text)
-    return text.translate(_TABLE)
-
 
 _LAYOUT = re.compile(
     r"\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|left|right|middle|bigl|bigr|Bigl|Bigr"
@@ -109,11 +31,48 @@ _POSITIVE = re.compile(
 )
 _UNION_LETTER = re.compile(r"(?<=[\])])\s*U\s*(?=[\[(])")
 _DEGREE_LETTER = re.compile(r"(?<=\d)\s*\^\s*(?:\{\s*o\s*\}|o(?![A-Za-z]))")
-_US_DOLLAR = re.compile(r"\bUS\s*\\?\$")
+_US_DOLLAR = re.compile(r"\b(?:US|HK|NZ|AU|CA|A|C|S)\s*\\?\$")
+# rule: a name of money before a number is a currency sign
+_CURRENCY_NAME = re.compile(r"^\s*(?:Rs\.?|INR|USD|EUR|GBP|RMB|CNY|JPY|CAD|AUD)[\s~]*(?=\d)")
+# rule: C or F behind a degree sign names the scale and does not count
+_DEGREE_SCALE = re.compile(r"(\\circ\s*\}?)\s*(?:\\(?:text|mathrm)\s*\{~?\s*[CF]\s*\}|[CF])$")
+# rule: a fraction of words behind a value is its unit
+_UNIT_FRACTION = re.compile(
+    r"(?<=[\d}])\s*\\frac\s*\{\\(?:text|mathrm)\s*\{([^{}\d]*)\}\}"
+    r"\s*\{\\(?:text|mathrm)\s*\{([^{}\d]*)\}(?:\^\{?\d\}?)?\}$"
+)
 _TO_RATIO = re.compile(r"(\d+)\s*(?:\\text\s*\{\s*to\s*\}|to)\s*(\d+)")
 _COLOR = re.compile(r"\\(?:textcolor|colorbox)\s*\{[^{}]*\}|\\color\s*(?:\{[^{}]*\}|\[[^\]]*\])")
 _NEGATIVE_SPACE_COMMA = re.compile(r"(?<=\d),\\!\s*(?=\d{3})")
-_BRACED_COMMA = re.compile(r"(?<=\d)\{,\}(?:\\!)?\s*(?=\d{3})")
+_BRACED_COMMA = re.compile(r"(?<=\d) ?\{,\s?\}(?:\\!)?\s*(?=\d{3})")
+# rule: a power of ten in words behind a number is a factor
+_SCALE = re.compile(
+    r"(?<=\d)(?:\\?[ ~]|\\[,;])*(\\(?:text|mathrm)\s*\{)?\s*"
+    r"(hundred|thousand|million|billion|trillion)s?\b"
+)
+_POWERS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+# rule: a decimal that repeats its last digits before an ellipsis goes on like that
+_ELLIPSIS = re.compile(r"(?<![\d.])(\d*\.\d*?)(\d{1,6}?)\2{2,}\s*\\ldots\s*$")
+_ALIGNMENT = re.compile(
+    r"\\(?:begin|end)\s*\{(?:aligned|align\*?|gathered|gather\*?|equation\*?|split|math|center)\}"
+)
+# rule: marks of layout and the end of a proof carry no value
+_IDLE = re.compile(
+    r"\\[vh]?phantom\s*\{[^{}]*\}|\\(?:checkmark|relax|blacksquare|square|qed|qedhere|null|protect"
+    r"|pounds|euro|yen|texteuro|textdollar|textsterling|cent|allowbreak|nobreak|par)(?![A-Za-z])"
+)
+# rule: a sign that leads to a value is not part of it
+_LEADING = re.compile(
+    r"^(?:=(?!=)|\\(?:therefore|Rightarrow|implies|Longrightarrow)(?![A-Za-z])|\s)+"
+)
+_AMPERSAND = re.compile(r"\s\\?&\s")
+_DERIVATIVE = re.compile(r"\bd([a-z])/d([a-z])\b")
+_HTML = re.compile(r"</?(?:b|i|u|em|strong|span|p|br|code|center|div|mark)\s*/?>")
+_TEXT_IS = re.compile(r"^(\\?[A-Za-z]+)\s*\\text\s*\{\s*(?:is|equals)\s*\}")
+_OHM = re.compile(r"(?<=\d)(?:\\[ ,;]|~|\\mathrm|\s)+\{?(?:k|M|\\mu)?\s*\\Omega\s*\}?$")
+_MICRO = re.compile(
+    r"(?<=\d)(?:\\[ ,;]|~|\s)+\\mu\s*(?:\\(?:text|mathrm)\s*\{\s*([A-Za-z])\s*\}|([mgslFCA]))$"
+)
 _SPACED_DIGITS = re.compile(
     r"(?<![\d.,{])\d{1,3}(?:(?:\\[,;: ]|~| |\\thinspace |\{ \}|\\!)\d{3})+(?![\d])"
 )
@@ -134,7 +93,7 @@ _ALIAS = re.compile(
     r"\\(leqslant|leqq|leq|geqslant|geqq|geq|neq|lt|gt|lvert|rvert|vert|mid|lbrace|rbrace|lbrack"
     r"|rbrack|dots|cdots|dotsc|dotsb|varnothing|times|ast|div|infin|backslash|dbinom|tbinom"
     r"|degree|land|wedge|lor|vee|colon|varepsilon|varphi|thicksim|approxeq|bigcup|bigcap|smallsetminus"
-    r"|lparen|rparen|exponentialE|imaginaryI|uppi|Reals)(?![A-Za-z])"
+    r"|dim|deg|Pr|arg|lparen|rparen|exponentialE|imaginaryI|uppi|Reals)(?![A-Za-z])"
 )
 _ALIASES = {
     "leqslant": "\\le ", "leqq": "\\le ", "leq": "\\le ", "geqslant": "\\ge ", "geqq": "\\ge ",
@@ -147,7 +106,9 @@ _ALIASES = {
     "wedge": "\\text{ and }", "lor": "\\text{ or }", "vee": "\\text{ or }", "colon": ":",
     "varepsilon": "\\epsilon ", "varphi": "\\phi ", "thicksim": "\\approx ",
     "approxeq": "\\approx ", "bigcup": "\\cup ", "bigcap": "\\cap ",
-    "smallsetminus": "\\setminus ", "lparen": "(", "rparen": ")", "exponentialE": "e",
+    "smallsetminus": "\\setminus ", "dim": "\\text{dim}", "deg": "\\text{deg}", "Pr": "P",
+    "arg": "\\text{arg}",
+    "lparen": "(", "rparen": ")", "exponentialE": "e",
     "imaginaryI": "i", "uppi": "\\pi ", "Reals": "\\mathbb{R}",
 }  # fmt: skip
 
@@ -205,7 +166,7 @@ def strip_wrappers(text: str) -> str:
         if (
             len(text) > 2
             and text[0] == text[-1]
-            and text[0] in "\"'`"
+            and text[0] in "\"'`_"
             and text[0] not in text[1:-1]
         ):
             text = text[1:-1]
@@ -215,6 +176,34 @@ def strip_wrappers(text: str) -> str:
 
 
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+
+
+_ALL_BRACKETS = re.compile(r"\\.|[{}()]", re.DOTALL)
+_MINUS_RUN = re.compile(r"-{8,}")
+
+
+def flatten(text: str) -> str:
+    """A deeply nested text without doubled brackets and runs of minus signs.
+
+    Rule: of two pairs of brackets that enclose the same, one is dropped; two minus signs cancel.
+
+    >>> flatten("((((1))))+({2})"), flatten("-" * 9 + "2")
+    ('(1)+({2})', '-2')
+    """
+    text = _MINUS_RUN.sub(lambda m: "-" if len(m.group()) % 2 else "+", text)
+    opened: list[int] = []
+    partner: dict[int, int] = {}
+    for match in _ALL_BRACKETS.finditer(text):
+        sign, place = match.group(), match.start()
+        if sign in "({":
+            opened.append(place)
+        elif sign in ")}" and opened and text[opened[-1]] + sign in ("()", "{}"):
+            partner[opened.pop()] = place
+    dropped: set[int] = set()
+    for place, other in partner.items():
+        if partner.get(place + 1) == other - 1 and text[place] == text[place + 1]:
+            dropped.update((place, other))
+    return "".join(c for k, c in enumerate(text) if k not in dropped) if dropped else text
 
 
 def balanced(text: str) -> bool:
@@ -251,8 +240,25 @@ def clean(text: str) -> str:
         text = text.replace("...", "\\ldots ")
     if "." in text:
         text = _NUMPY.sub("", text)
+    if "</" in text or "<b" in text:
+        text = _HTML.sub("", text)
+    if "on" in text or "sand" in text or "hund" in text:
+        text = _SCALE.sub(
+            lambda m: f"\\times 10^{{{_POWERS[m.group(2)]}}} {m.group(1) or ''}", text
+        )
     if "\\" in text:
-        text = text.replace("\\%", "%")
+        text = text.replace("\\%", "%").replace("\\*", "*")
+        text = _IDLE.sub(" ", text)
+        if "ldots" in text:
+            text = _ELLIPSIS.sub(r"\1\\overline{\2}", text)
+        if "\\text" in text:
+            text = _TEXT_IS.sub(r"\1=", text)
+        if "Omega" in text or "mu" in text:
+            text = _MICRO.sub(r" \\text{\1\2}", _OHM.sub(" ", text))
+        if "begin" in text and _ALIGNMENT.search(text) is not None:
+            text = _ALIGNMENT.sub(" ", text)
+            if "\\begin" not in text:
+                text = text.replace("&", "").strip().removesuffix("\\\\")
         if "mathbb" in text:
             text = _POSITIVE.sub(_half_line, text)
         # A doubled backslash ends a row of a matrix; before a letter elsewhere it is an escape.
@@ -273,7 +279,7 @@ def clean(text: str) -> str:
         text = _ALIAS.sub(lambda m: _ALIASES[m.group(1)], text)
         text = _REPEATING.sub(_repeating, text)
         text = _NEGATIVE_SPACE_COMMA.sub("", text)
-    if "{,}" in text:
+    if "{," in text:
         text = _BRACED_COMMA.sub("", text)
     if " " in text or "\\" in text or "~" in text:
         text = _SPACED_DIGITS.sub(_join_digits, text)
@@ -293,9 +299,21 @@ def clean(text: str) -> str:
         text = _UNION_LETTER.sub(r"\\cup ", text)
     if "^" in text and "o" in text:
         text = _DEGREE_LETTER.sub(r"^{\\circ}", text)
+    if "((((" in text or "{{{{" in text or "--------" in text:
+        text = flatten(text)
     if "+/-" in text:
         text = text.replace("+/-", "\\pm ")
     text = text.rstrip(_TAIL).lstrip()
+    if text[:1] in "=\\":
+        text = _LEADING.sub("", text)
+    if "&" in text and "\\begin" not in text:
+        text = _AMPERSAND.sub(", ", text)
+    if "/d" in text:
+        text = _DERIVATIVE.sub(r"\\frac{d\1}{d\2}", text)
+    if text[:1].isupper():
+        text = _CURRENCY_NAME.sub("", text)
+    if text[-1:] in "CF}":
+        text = _UNIT_FRACTION.sub(r" \\text{\1/\2}", _DEGREE_SCALE.sub(r"\1", text))
     if "to" in text and (ratio := _TO_RATIO.fullmatch(text)) is not None:
         text = f"{ratio.group(1)}:{ratio.group(2)}"
     text = _FRENCH_INTERVAL.sub(r"(\1)", text)

@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import Any
 
 from oar_bench.answers.limits import LimitError, UndecidedError, UndefinedValueError
-from oar_bench.answers.nodes import Node, free_symbols
+from oar_bench.answers.nodes import Node, free_symbols, walk
 from oar_bench.answers.poly import Context, Poly
 from oar_bench.answers.rational import Ratio
 
@@ -27,6 +27,15 @@ AGREE = 100
 _MAX_MAGNITUDE = 4_000  # decimal exponent of an intermediate value
 _MAX_ANGLE = 10**6
 _SAMPLES = (Fraction(17, 13), Fraction(-29, 31), Fraction(113, 37), Fraction(5, 59))
+
+# Steps are flat between whole numbers: they are sampled further out, and at whole numbers for names
+# of whole numbers.
+_WHOLE_NAMES = frozenset("ijklmnpqrsKMNP")
+_WHOLE_SAMPLES = tuple(map(Fraction, (7, 12, 101, 1000, 58, 9)))
+_WIDE_SAMPLES = tuple(
+    Fraction(a, b) for a, b in ((1717, 13), (-2929, 31), (11311, 37), (505, 59), (23, 7), (-15, 4))
+)
+_STEPS = frozenset({"floor", "ceil", "mod", "gcd", "lcm", "max", "min"})
 
 _local = threading.local()
 
@@ -208,12 +217,15 @@ def agree(left: Node, right: Node) -> bool:
     """
     mp = _context()
     names = sorted(free_symbols(left) | free_symbols(right))
+    stepped = any(n.kind == "fn" and n.text in _STEPS for side in (left, right) for n in walk(side))
+    size = len(_WIDE_SAMPLES if stepped else _SAMPLES)
     valid = 0
-    for shift in range(len(_SAMPLES) if names else 1):
-        env = {
-            name: _fraction(mp, _SAMPLES[(shift + place) % len(_SAMPLES)] * (1 + place))
-            for place, name in enumerate(names)
-        }
+    for shift in range(size if names else 1):
+        env = {}
+        for place, name in enumerate(names):
+            whole = stepped and name[0] in _WHOLE_NAMES
+            samples = _WHOLE_SAMPLES if whole else _WIDE_SAMPLES if stepped else _SAMPLES
+            env[name] = _fraction(mp, samples[(shift + place) % size] * (1 + place))
         try:
             a, b = value(left, env), value(right, env)
         except UndefinedValueError:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from oar_bench.answers.lexer import Token, tokenize
 from oar_bench.answers.limits import (
+    MAX_FUNCTIONS,
     MAX_LIST_ITEMS,
     MAX_NESTING,
     LimitError,
@@ -187,4 +188,21 @@ def parse(text: str) -> Node:
     """
     if nesting_depth(text) > MAX_NESTING:
         raise LimitError("brackets are nested too deeply")
-    return Parser(tokenize(text)).answer()
+    tokens = tokenize(text)
+    tree = Parser(tokens).answer()
+    calls = sum(t.kind == "fn" or t.text == "binom" for t in tokens)
+    if calls > MAX_FUNCTIONS and _function_depth(tree) > MAX_FUNCTIONS:
+        raise LimitError("functions are nested too deeply")
+    return tree
+
+
+def _function_depth(tree: Node) -> int:
+    """The deepest nesting of functions other than roots and mere applications."""
+    deepest, waiting = 0, [(tree, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if node.kind == "fn" and node.text != "root":
+            depth += 1
+        deepest = max(deepest, depth)
+        waiting.extend((arg, depth) for arg in node.args)
+    return deepest

@@ -24,7 +24,7 @@ NUMBER = re.compile(
     r"(?:\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
     r"(?:[eE][-+]?\d+(?![\w.])|\s?(?:\*|x|×|\\times|\\cdot)\s?10\s?(?:\^|\*\*)\s?\{?[-−+]?\d+\}?)?"
     r"(?:\s?/\s?\d+(?![\w.]*/)|:\d+(?::\d+)*|\s\d+/\d+)?"
-    r"(?:\s?\\?%)?"
+    r"(?:\s?\\?%|\s(?:hundred|thousand|million|billion|trillion)\b)?"
 )
 _CLAUSE = re.compile(
     r"\s*(?:,|;|—|–|\()?\s+(?:because|since|which|where|therefore|hence|thus|"
@@ -48,6 +48,15 @@ _FILLER = re.compile(
     r"|clearly|equal to|given by|obviously|precisely|only|actually|now)"
     r"[,:]?\s+)+(?=[-+\d$\\(\[*A-Z])"
 )
+# rule: words of another script behind a value are its unit
+_FOREIGN_UNIT = re.compile(
+    r"(?<=[\d)}\]%])\s*[\u0400-\u04ff\u0600-\u06ff\u0900-\u097f\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]+$"
+)
+_THIS = re.compile(r"(?:This|That|There|These) ")
+_YES_NO = re.compile(r"(yes|no)\b[,;]", re.IGNORECASE)  # rule: what follows only explains it
+_OTHERWISE = re.compile(r"\botherwise\b|\bif\b.*\bif\b")  # rule: an answer by cases is not cut
+# rule: what "i.e." explains words with is the value
+_THAT_IS = re.compile(r"[A-Za-z -]{1,40}, ?(?:i\.e\.|that is),? ?(?=[-+\d$\\])")
 _TRIM_LEFT = re.compile(r"[\s:*_\"“”`>＊：]+")
 _TRIM_RIGHT = ' \t\r\n*_"“”`.,;:!。，；：＊'
 
@@ -74,7 +83,7 @@ def math_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
         ):
             place = match.start() + 1
             continue
-        if content.strip():
+        if content[:1] not in "?!" and content.strip():
             spans.append(match.span(group))
         place = match.end()
     return spans
@@ -133,6 +142,9 @@ def reduce_phrase(text: str, low: int, high: int) -> tuple[int, int]:
     '34'
     """
     low, high = trim(text, low, high)
+    that_is = _THAT_IS.match(text, low, high)
+    if that_is is not None:
+        low = that_is.end()
     filler = _FILLER.match(text, low, high)
     if filler is not None:
         low = filler.end()
@@ -149,7 +161,10 @@ def reduce_phrase(text: str, low: int, high: int) -> tuple[int, int]:
             r"(?:\$\$?|\\\)|\\\])\s*(?:is|are|=|equals)\s", tail
         ):
             return spans[0][0], spans[first][1]
-    if not _in_spans(low, spans):
+    short = _YES_NO.match(text, low, high)
+    if short is not None:
+        return short.span(1)
+    if not _in_spans(low, spans) and not _OTHERWISE.search(text, low, high):
         clause = _CLAUSE.search(text, low, high)
         while clause is not None and (
             clause.start() == low or _in_spans(clause.start(), spans)
@@ -159,7 +174,9 @@ def reduce_phrase(text: str, low: int, high: int) -> tuple[int, int]:
             clause = _CLAUSE.search(text, clause.end(), high) if clause.end() < high else None
         if clause is not None and not _linked_later(text, clause.start(), high, spans):
             high = clause.start()
-    for match in _LINK.finditer(text, low, high):
+    # rule: a sentence about "this" without a number is an answer as a whole
+    whole = _THIS.match(text, low, high) and not re.search(r"[\d$\\]", text[low:high])
+    for match in () if whole else _LINK.finditer(text, low, high):
         if not _in_spans(match.start(), spans) and match.end() < high and match.start() > low:
             if match.group().strip() == "=" or text[match.start() - 1] == "=":
                 continue
@@ -171,7 +188,45 @@ def reduce_phrase(text: str, low: int, high: int) -> tuple[int, int]:
     number = number_at(text, low, high)
     if number is not None and _WORDS_ONLY.fullmatch(text, number[1], high):
         return number
-    return low, high
+    foreign = _FOREIGN_UNIT.search(text, low, high)
+    if foreign is not None:
+        return low, foreign.start()
+    return only_number(text, low, high) or (low, high)
+
+
+# rule: beside these words a number is not the value of its sentence
+_CHANGED = re.compile(
+    r"(?:\b(?:not|no|never|than|least|most|of|root|minus|negative|times|plus|over|under|twice|half|log"
+    r"|between|from|by|until|exceed|exceeds|below|above|base|cannot|divided|neither|nor|either)"
+    r"|n['’]t|[+*/^=<>~√-])\s*$",
+    re.IGNORECASE,
+)
+_CHANGES = re.compile(
+    r"\s*(?:factorial|hundred|thousand|million|billion|dozen|squared|cubed|times|or|to|and|plus|minus"
+    r"|more|less|fewer|choose|mod|modulo|divided|over|half|halves|thirds|is|are)\b|\s*[+*/^=<>~-]"
+)
+_RUNNING_WORD = re.compile(r"[^\W\d_]{2,}")
+
+
+def only_number(text: str, low: int, high: int) -> tuple[int, int] | None:
+    """Rule: the only number of a sentence is its value, unless a word beside it changes it.
+
+    >>> text = "Janet has 220 dollars left"
+    >>> text[slice(*only_number(text, 0, len(text)))]
+    '220'
+    >>> only_number("it is not 5", 0, 11) is None
+    True
+    """
+    numbers = list(NUMBER.finditer(text, low, high))
+    if len(numbers) != 1 or any(char in "\\$_{" for char in text[low : numbers[0].start()]):
+        return None
+    start, end = numbers[0].span()
+    before = text[low:start]
+    if len(_RUNNING_WORD.findall(before)) < 2 or text[start - 1 : start].isalnum():
+        return None
+    if _CHANGED.search(before) or _CHANGES.match(text, end, high) or text[end : end + 1].isalpha():
+        return None
+    return None if re.search(r"\b(?:not|never|no|cannot)\b|n['’]t", before) else (start, end)
 
 
 def _in_spans(place: int, spans: list[tuple[int, int]]) -> bool:

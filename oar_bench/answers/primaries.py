@@ -200,7 +200,11 @@ class PrimaryParser(BracketParser):
             text += "_" + self.subscript()
         while (mark := self.peek()) is not None and mark.kind == "op" and set(mark.text) == {"'"}:
             text += self.take().text
-        if (text[0] in _APPLIED and len(text.rstrip("'")) == 1) and self.at("op", "("):
+        # rule: a letter before "(0)" is a function at zero, not a product
+        if self.at("op", "(") and (
+            (text[0] in _APPLIED and len(text.rstrip("'")) == 1)
+            or (self.at("num", "0", 1) and self.at("op", ")", 2))
+        ):
             self.take()
             inner = self.items_until(")")
             self.expect(")")
@@ -226,6 +230,12 @@ class PrimaryParser(BracketParser):
             name, exponent = "arc" + name, None
         argument = self.argument()
         args = argument.args if argument.kind == "list" else (argument,)
+        if name == "binom" and len(args) != 2:
+            raise ParseError("a binomial of one number")
+        if name == "cis":  # rule: cis t is cos t + i sin t
+            turn = Node("mul", (sym("i"), Node("fn", args, "sin")))
+            node = Node("add", (Node("fn", args, "cos"), turn))
+            return node if exponent is None else Node("pow", (node, exponent))
         if name == "log" and subscript is not None:
             name, args = "logb", (*args, subscript)
         elif subscript is not None:
@@ -280,7 +290,7 @@ class PrimaryParser(BracketParser):
             self.expect("}")
             return node
         token = self.peek()
-        if token is not None and token.kind == "num" and len(token.text) > 1:
+        if token is not None and token.kind == "num" and token.text[1:] and token.text[0] != ".":
             # rule: without braces an argument is one digit (\frac12 is one half)
             self.tokens[self.index] = Token("num", token.text[1:], False)
             return Node("num", (), token.text[0], literal_value(token.text[0]))

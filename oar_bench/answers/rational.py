@@ -15,6 +15,7 @@ from typing import NamedTuple
 from oar_bench.answers.limits import (
     MAX_EXACT_BITS,
     MAX_EXPONENT,
+    MAX_NAME_CHARS,
     LimitError,
     UndecidedError,
     UndefinedValueError,
@@ -213,7 +214,10 @@ def exponential(ctx: Context, base: str, exponent: Ratio) -> Ratio:
         bottom = as_rational(exponent.den)
         if bottom is None:
             ctx.opaque = True
-            return Ratio(generator(f"^{base} {key(exponent.num)} / {key(exponent.den)}"))
+            name = f"^{base} {key(exponent.num)} / {key(exponent.den)}"
+            if len(name) > MAX_NAME_CHARS:  # functions of functions double it at every level
+                raise LimitError("functions are nested too deeply")
+            return Ratio(generator(name))
         exponent = Ratio(ctx.mul(exponent.num, constant(1 / bottom)))
     result: Poly = ONE
     for mono, coefficient in exponent.num.items():
@@ -230,6 +234,8 @@ def _exponential_term(ctx: Context, base: str, mono: Monomial, coefficient: Frac
         return ctx.root_of_rational(Fraction(int(base)), coefficient)
     if base == "e" and mono == (("#i", Fraction(1)), ("#pi", Fraction(1))):
         return root_of_unity(ctx, coefficient)
+    if sum(len(n) for n, _ in mono) > MAX_NAME_CHARS:
+        raise LimitError("functions are nested too deeply")
     name = f"^{base} " + "*".join(f"{n}^{e}" for n, e in mono)
     if any(n[0] == "@" for n, _ in mono):
         ctx.opaque = True

@@ -25,7 +25,10 @@ _SINGLE_LETTER_UNITS = frozenset("mgsLJNWV")
 _QUALIFIERS = frozenset({
     "not", "no", "less", "more", "greater", "least", "most", "over", "under", "about", "around",
     "approximately", "roughly", "between", "than", "except", "without", "never", "minus", "nearly",
-    "almost", "below", "above", "up", "non", "times", "or", "and", "to", "from",
+    "almost", "below", "above", "up", "non", "times", "or", "and", "to", "from", "negative", "half",
+    "twice", "double", "triple", "root", "factorial", "plus",
+    "assert", "return", "wrong", "false", "incorrect", "isn't", "can't", "cannot", "neither", "nor",
+    "maybe", "dozen", "if", "unless", "multiples", "multiple",
 })  # fmt: skip
 
 
@@ -69,6 +72,8 @@ def quantity(node: Node) -> Quantity:
 
 def _without_text(node: Node, words: list[str]) -> Node | None:
     if node.kind == "text":
+        if node.text == "of":
+            raise UndecidedError("a part of something")
         words.append(node.text)
         return None
     if node.kind == "mul":

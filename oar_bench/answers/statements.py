@@ -56,6 +56,14 @@ _EMPTY_WORDS = re.compile(
 )
 
 
+# rule: a statement that the next sentence calls wrong is passed over
+_TAKEN_BACK = re.compile(
+    r"[\s.$*)]*(?:\b(?:that|this|it|which)\s+(?:is|was)\s+"
+    r"(?:false|wrong|incorrect|not (?:right|correct))\b)",
+    re.IGNORECASE,
+)
+
+
 def _marks(text: str, start: int, end: int) -> list[int]:
     """Places of the word "answer" from the right."""
     spellings = [word for word in ("nswer", "NSWER") if text.find(word, start, end) >= 0]
@@ -87,7 +95,10 @@ def last_statement(
         if match.group("line") and not _heading(text, start, place):
             continue
         low, high = _sentence(text, match.end(), end)
-        if low < high and _EMPTY_WORDS.fullmatch(text, low, high):
+        if _TAKEN_BACK.match(text, high, end):
+            continue
+        own_line = match.group("link") == ":" and "\n" in text[match.end() : low]
+        if low < high and not own_line and _EMPTY_WORDS.fullmatch(text, low, high):
             continue
         lead = _LEAD.search(text, max(start, place - 40), place)
         found = (low, high, lead.start() if lead else place)
@@ -182,6 +193,22 @@ _INEQUALITY = re.compile(
     r"(?:-?\d[\d./]*\s*(?:<=?|≤|\\leq?|\\lt)\s*)?(?<![A-Za-z\\])[A-Za-z](?:_\w)?\s*"
     r"(?:<=|>=|<|>|≤|≥|≠|\\(?:leq?|geq?|lt|gt|neq?)(?![a-z]))\s*-?\d[\d./]*"
 )
+_VALUE = r"[-+−]?(?:\\?[$])?[\d./√^*()]*[\d)]"
+# rule: assignments that only "and", "or" or a comma separates are one closing answer
+_ASSIGNMENTS = re.compile(
+    rf"(?<![A-Za-z\\])[A-Za-z]\s*=\s*{_VALUE}(?:\s*(?:,\s*(?:and\s|or\s)?|and\s|or\s|;)\s*"
+    rf"[A-Za-z]\s*=\s*{_VALUE}){{1,8}}"
+)
+# rule: a number that a text denies is no answer
+_DENIED = re.compile(
+    r"(?:\b(?:not|cannot|never|neither|nor)|n['’]t|≠|!=|\\neq?)(?:\s+(?:be|equal|to|exactly|really))*\s*\$?$"
+)
+_DENIED_AFTER = re.compile(
+    r"[\s*_$)]*(?:\?|(?:is|was|are|were)\s+(?:wrong|incorrect|false|impossible|not|invalid|extraneous)\b)"
+)
+_ROOT = re.compile(r"(?:\d[\d.,]*\s?)?√\s?\(?\Z")
+_UNIT_WORDS = re.compile(r"(?:\s+(?!and\b|or\b|to\b)[A-Za-z]{2,})+[\s.!]*$")
+_FACTOR = re.compile(r"\s?\*?\s?(?:π|\\pi(?![a-z])|√\s?\d+|\\sqrt\s*\{\d+\}|pi\b)")
 _CLOSING_LINK = re.compile(r"(?<![<>!=])=(?!=)|\b(?:is|are|equals|becomes)\b\s*:?|[：是为]|:\s")
 
 
@@ -233,12 +260,19 @@ def _last_value(text: str, low: int, high: int) -> tuple[int, int] | None:
     if last is None:
         return joined_span(text, spans, len(spans) - 1) if spans else None
     if not spans:
+        for match in _ASSIGNMENTS.finditer(text, low, high):
+            if match.end() >= last.end():
+                return match.span()
         # rule: what follows the last "=", "is" or colon is the value, unless words stand in it
         link = low
         for match in _CLOSING_LINK.finditer(text, low, high):
             if match.end() < last.end():
                 link = match.end()
         value = trim(text, link, high)
+        unit = _UNIT_WORDS.search(text, max(value[0], last.end()), value[1])
+        # rule: words behind a value are its unit
+        if unit is not None and _SENTENCE_END.search(text, last.end(), unit.start()) is None:
+            value = trim(text, value[0], unit.start())
         if (
             link > low
             and not foreign_script(text[slice(*value)])
@@ -248,5 +282,15 @@ def _last_value(text: str, low: int, high: int) -> tuple[int, int] | None:
         for match in _INEQUALITY.finditer(text, low, high):
             if match.end() >= last.end():
                 return trim(text, match.start(), match.end())
+    if _DENIED_AFTER.match(text, last.end(), high):
+        return last.start(), last.start()
+    if _DENIED.search(text, max(low, last.start() - 60), last.start()):
+        return last.start(), last.start()
+    rooted = _ROOT.search(text, low, last.start())
+    if rooted is not None:  # rule: the sign of a root before a number belongs to it
+        return rooted.start(), last.end() + text.startswith(")", last.end())
     number = number_at(text, last.start(), high)
+    factor = _FACTOR.match(text, last.end(), high)
+    if factor is not None:  # rule: a constant or root right behind a number multiplies it
+        return last.start(), factor.end()
     return trim(text, *(number or last.span()))

@@ -23,7 +23,7 @@ from oar_bench.answers.limits import (
     UndefinedValueError,
 )
 from oar_bench.answers.matrices import Matrix, as_matrix, looks_like_matrix
-from oar_bench.answers.nodes import Node, walk
+from oar_bench.answers.nodes import Node, num, walk
 from oar_bench.answers.scalars import same_quantity
 from oar_bench.answers.setwise import is_set, match, same_relations, same_sets
 
@@ -74,6 +74,9 @@ def _same_equations(left: Node, right: Node) -> bool:
         a, b = named_value(left), named_value(right)
         if a is not None and b is not None and same_answer(a, b):
             return True
+        for chain, value in ((left, b), (right, a)):
+            if len(chain.args) > 2 and value is not None and value.kind == "seq":
+                return _same_equations(chain, value)
         try:
             return equivalent_equations(left, right)
         except UndefinedValueError:
@@ -86,6 +89,12 @@ def _same_equations(left: Node, right: Node) -> bool:
     value = named_value(equation)
     if value is None:
         return False
+    names = equation.args[:-1]
+    if other.kind == "seq" and len(other.args) == len(names) > 1:
+        # rule: x = y = 1 gives every name the value
+        return all(n.kind == "sym" for n in names) and all(
+            same_answer(value, item) for item in other.args
+        )
     return same_answer(value, other)
 
 
@@ -125,9 +134,34 @@ def _same_matrices(left: Node, right: Node) -> bool:
 def _items(node: Node) -> list[Node] | None:
     """The items of an unordered answer, or None if it is a single one."""
     if node.kind == "list" or (node.kind == "seq" and node.text == "{}"):
-        return [value for arg in node.args for value in expand_signs(settle(arg))]
+        solutions = _solutions(node.args)
+        if solutions is not None:
+            return solutions
+        values = [value for arg in node.args for value in expand_signs(settle(arg))]
+        # rule: one value written in two ways is one value
+        if (
+            node.kind == "list" and node.text == "or" and len(values) == 2
+            and all(v.kind in ("num", "div", "pct") for v in values) and same_answer(*values)
+        ):  # fmt: skip
+            return values[:1]
+        return values
     values = expand_signs(node)
     return values if len(values) > 1 else None
+
+
+def _solutions(items: tuple[Node, ...]) -> list[Node] | None:
+    """Rule: assignments that repeat their names in order are a list of tuples, else None."""
+    names: list[str] = []
+    for item in items:
+        if not is_equation(item) or len(item.args) != 2 or item.args[0].kind != "sym":
+            return None
+        names.append(item.args[0].text)
+    size = len(set(names))
+    if not 1 < size < len(names) or names != names[:size] * (len(names) // size):
+        return None
+    values = [item.args[1] for item in items]
+    starts = range(0, len(values), size)
+    return [Node("seq", tuple(values[k : k + size]), "()") for k in starts]
 
 
 def _same_lists(
@@ -154,6 +188,13 @@ def _same_lists(
         return len(a) == len(b) and all(same_answer(x, y) for x, y in zip(a, b, strict=True))
     a = [named_value(item) or item for item in a]
     b = [named_value(item) or item for item in b]
+    units = [[n.text for n in walk(item) if n.kind == "text"] for item in a]
+    if len({str(u) for u in units}) == len(a) > 1:
+        # rule: amounts of different things are compared thing by thing
+        others = [[n.text for n in walk(item) if n.kind == "text"] for item in b]
+        if sorted(units) == sorted(others):
+            b = [b[others.index(unit)] for unit in units]
+            return all(same_answer(x, y) for x, y in zip(a, b, strict=True))
     if left.kind == "seq" or right.kind == "seq":  # rule: braces make a set, repeats do not count
         return _covers(a, b) and _covers(b, a)
     return match(a, b, same_answer)
@@ -201,6 +242,8 @@ def _same_tuples(left: Node, right: Node) -> bool:
             return node.text == "[]" and same_answer(node.args[0], other)
     if left.kind != "seq" or right.kind != "seq" or len(left.args) != len(right.args):
         return False
+    if left.text != right.text and {left.text, right.text} & {"(]", "[)"}:
+        return False  # rule: half-open brackets are no tuple
     return all(same_answer(a, b) for a, b in zip(left.args, right.args, strict=True))
 
 
@@ -217,6 +260,9 @@ def _same_ratios(left: Node, right: Node) -> bool:
         return False
     if all(same_quantity(a, b) for a, b in zip(left.args, right.args, strict=True)):
         return True
+    zero = num(0)
+    if any(same_quantity(arg, zero) for arg in (*left.args, *right.args)):
+        return False  # rule: a ratio with a zero is proportional to nothing else
     first_a, first_b = left.args[0], right.args[0]
     return all(
         same_quantity(Node("mul", (first_a, b)), Node("mul", (first_b, a)))

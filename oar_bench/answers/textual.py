@@ -26,11 +26,26 @@ _EMPTY_SET = frozenset({
 })  # fmt: skip
 
 
+# rule: "it is" before words does not count
+_IT_IS = re.compile(r"^it(?:'s| is) (?=[a-z]{3})(?!not )")
+# rule: these words name the set of real numbers
+ALL_REALS = re.compile(
+    r"(?:x\s*(?:is|\\in|:)\s*)?(?:the )?(?:set of )?(?:all|any|every)? ?"
+    r"real(?:s| numbers?| values?)"
+    r"(?: of)?(?: x)?|all reals?"
+)
+ALL_REALS_BUT = re.compile(
+    r"(?:the )?(?:set of )?(?:all )?real(?:s| numbers?| values?) except(?: for)? "
+    r"(?:x ?= ?)?(-?[\d.,/ -]+)"
+)
+
+
 def text_key(cleaned: str) -> str:
     """Words without fonts, case, outer punctuation and repeated blanks."""
     text = _FONT.sub("", cleaned)
     text = _DROPPED.sub("", text).replace("~", " ").replace("\\ ", " ")
     text = _SPACES.sub(" ", text).strip(" .,;:!").casefold()
+    text = _IT_IS.sub("", text)
     if len(text) == 3 and text[0] == "(" and text[2] == ")":
         text = text[1]
     return "no solution" if text in _EMPTY_SET else text
@@ -164,7 +179,8 @@ def same_words(left: str, right: str) -> bool:
     return sorted(_WORD_SEPARATOR.split(left)) == sorted(_WORD_SEPARATOR.split(right))
 
 
-_BASED = re.compile(r"\(?([0-9A-Za-z]+)\)?\s*_\s*\{?\s*(?:base\s*)?\(?([A-Za-z]+|\d+)\)?\s*\}?")
+# rule: blanks group the digits of a numeral and do not count
+_BASED = re.compile(r"\(?([0-9A-Za-z]+|\d+(?: \d+)+)\)? ?_ ?(?:base[ -]?)?\(?([A-Za-z]+|\d+)\)?")
 _BASED_WORDS = re.compile(r"\(?([0-9A-Z]+)\)?,?\s*\(?\s*(?:in )?base[\s-]*\{?([a-z]+|\d+)\}?\)?")
 
 
@@ -176,15 +192,12 @@ def numeral(cleaned: str) -> Node | None:
     """
     if "_" not in cleaned and "base" not in cleaned:
         return None
-    text = _SPACES.sub(" ", _FONT.sub("", cleaned)).replace("{{", "{").replace("}}", "}")
-    if text.startswith("{"):
-        text = text[1:].replace("}", "", 1)
-    match = _BASED.fullmatch(text) or _BASED_WORDS.fullmatch(
-        _SPACES.sub(" ", text.replace("{", " ").replace("}", " ")).strip()
-    )
+    text = _FONT.sub("", cleaned).replace("{", " ").replace("}", " ")
+    text = _SPACES.sub(" ", text).strip()
+    match = _BASED.fullmatch(text) or _BASED_WORDS.fullmatch(text)
     if match is None:
         return None
-    digits, script = match.groups()
+    digits, script = match.group(1).replace(" ", ""), match.group(2)
     base = int(script) if script.isdigit() and len(script) < 4 else BASE_WORDS.get(script, 0)
     if digits.isalpha() and (len(digits) < 2 or base < 11 or not digits.isupper()):
         return None
@@ -219,7 +232,10 @@ def arc(cleaned: str) -> Node | None:
 
 
 _LETTER = re.compile(r"\(?\s*([A-Za-z])\s*\)?")
-_LABELLED = re.compile(r"(?:\(([A-Za-z])\)|([A-Za-z])\s*[.):])\s*\S.*", re.DOTALL)
+_LABELLED = re.compile(
+    r"(?:\(([A-Za-z])\)\s*\S|([A-Za-z])\s*[.):]\s*\S|(?-i:([A-HJ])) (?=[A-Z][a-z]|\d)(?!And|Or)).*",
+    re.DOTALL,
+)
 _NAMED = re.compile(
     r"(?:the\s+)?(?:answer|option|choice|letter|ans)\s*(?:is)?\s*:?\s*\(?([A-Za-z])\)?[.):]?",
     re.IGNORECASE,
@@ -237,7 +253,7 @@ def choice_letter(text: str) -> str | None:
         return match.group(1).upper()
     match = _LABELLED.fullmatch(bare)
     if match is not None:
-        return (match.group(1) or match.group(2)).upper()
+        return (match.group(1) or match.group(2) or match.group(3)).upper()
     return None
 
 

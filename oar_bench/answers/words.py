@@ -11,7 +11,7 @@ from __future__ import annotations
 FUNCTIONS = frozenset({
     "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "arccot", "sinh",
     "cosh", "tanh", "ln", "log", "exp", "lg", "sqrt", "cbrt", "abs", "floor", "ceil", "gcd",
-    "lcm", "max", "min", "det", "asin", "acos", "atan", "Re", "Im",
+    "lcm", "cis", "max", "min", "det", "asin", "acos", "atan", "Re", "Im",
     "binom", "factorial",
 })  # fmt: skip
 FUNCTION_ALIASES = {
@@ -34,6 +34,7 @@ FONT_COMMANDS = frozenset({
     "mathrm", "mathbf", "mathit", "mathsf", "mathtt", "mathcal", "mathscr", "mathfrak",
     "mathnormal", "rm", "operatorname", "text", "textbf", "textit", "textrm", "textsf",
     "texttt", "mbox", "hbox", "textnormal", "emph", "underline", "mathop", "textup", "textsc",
+    "bold", "ensuremath", "mathbfit", "pmb",
 })  # fmt: skip
 DECORATIONS = frozenset({"overline", "vec", "hat", "bar", "tilde", "overrightarrow", "widehat",
                          "dot", "ddot", "widetilde", "overleftrightarrow"})  # fmt: skip

@@ -27,12 +27,9 @@ def main() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
-    from math_verify import parse, verify
-
     from oar_bench.answers.symbolic import judge
 
-    verify(parse("$1$", parsing_timeout=None), parse("$1$", parsing_timeout=None),
-           timeout_seconds=None)  # fmt: skip
+    judge("\\int_0^1 2x dx", "2")  # the first question loads most of sympy
     replies.write('"ready"\n')
     replies.flush()
     for line in sys.stdin.buffer:

@@ -20,6 +20,7 @@ from pathlib import Path
 from oar_bench.answers.limits import WORKER_MEMORY_BYTES
 
 START_SECONDS = 60.0  # importing sympy on a busy machine
+COLD_SHARE = 0.6  # the share of a deadline that a question has after a worker's start
 PATIENCE = 0.2  # the share of a deadline after which a spare worker starts to warm up
 
 
@@ -131,11 +132,15 @@ class Worker:
             self.stop()
             self.child = Child()
         child = self.child
+        asked = time.monotonic()
         if not child.ready:
             if child.line(time.monotonic() + START_SECONDS) is None:
                 self._replace()
                 return Reply("died", "the worker did not start")
             child.ready = True
+            # rule: of the deadline, what the start took is spent, but for a share that is enough
+            # for all but a few questions
+            seconds = max(seconds * COLD_SHARE, seconds - (time.monotonic() - asked))
         self.serial += 1
         if not child.send({"id": self.serial, "answer": answer, "gold": gold}):
             self._replace()

@@ -33,7 +33,7 @@ class Graders:
     """Overrides what the rows say; absent, the row's own or `math`."""
     extract: ExtractMode = "auto"
     tolerance: float | None = None
-    deadline: float = 2.0
+    deadline: float = 1.6
     workers: int = 1
     _made: dict[AnswerType, Grader] = field(default_factory=dict)
 
