@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -77,6 +78,8 @@ def reproduce(
 
     chosen = load_recipe(recipe)
     if smoke:
+        if recipe not in ("tiny", "smoke"):
+            raise InputError("it runs a recipe of its own", "--smoke", "give it with recipe tiny")
         chosen = load_recipe("smoke")
     if steps is not None:
         chosen = chosen.model_copy(
@@ -308,6 +311,9 @@ def main() -> None:
     # typer may carry its own copy of click; the base of its usage errors is found through it.
     click_error: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     code = None
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without the signs that tables use
     try:
         code = typer.main.get_command(app).main(standalone_mode=False)
     except InputError as error:
@@ -320,17 +326,33 @@ def main() -> None:
         hint = f"; see `{context.command_path} --help`" if context else ""
         fail(f"{error.format_message().rstrip('.')}{hint}")
     except (typer.Abort, KeyboardInterrupt):
-        print("\noar-bench: interrupted; run the same command again to go on", file=sys.stderr)
-        sys.exit(130)
+        code = 130
+    except ImportError as error:
+        if not _was_interrupted(error):
+            raise
+        code = 130
     except OSError as error:
         if error.errno not in OS_MENDS:
             raise
         where = str(error.filename) if error.filename else "writing"
         fail(f"{where}: {(error.strerror or str(error)).lower()}; {OS_MENDS[error.errno]}")
+    if code == 130:
+        print("\noar-bench: interrupted; run the same command again to go on", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C stands behind an error: transformers turns it into a failed import."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def fail(line: str) -> None:
     """Say in one line why the input can't be used, and exit with code 2."""
-    print(f"oar-bench: {' '.join(line.split())}", file=sys.stderr)
+    from oar_bench.console import printable
+
+    print(f"oar-bench: {printable(' '.join(line.split()))}", file=sys.stderr)
     sys.exit(2)

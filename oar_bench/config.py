@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from oar_bench.errors import InputError, nearest
 from oar_bench.resources import shipped
@@ -28,7 +28,7 @@ NonNegative = Annotated[float, Field(ge=0)]
 class Section(BaseModel):
     """Base of every part of a recipe: unknown keys refused, values fixed once read."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ModelSettings(Section):
@@ -42,8 +42,14 @@ class ModelSettings(Section):
     intermediate: Positive = 256
     max_context: Positive = 128
     """Longest prompt and response together, in tokens."""
-    threads: Positive = 1
+    threads: Annotated[int, Field(gt=0, le=1024)] = 1
     """CPU threads. Part of the recipe because sums differ in their last bits with it."""
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> ModelSettings:
+        if self.hidden % (2 * self.heads):
+            raise ValueError(f"hidden must be a multiple of 2 x heads ({2 * self.heads})")
+        return self
 
 
 class WarmStartSettings(Section):
@@ -120,6 +126,12 @@ class EvaluationSettings(Section):
     top_p: Rate = 1.0
     batch_size: Positive = 256
 
+    @model_validator(mode="after")
+    def _samples_differ(self) -> EvaluationSettings:
+        if self.samples > 1 and self.temperature == 0:
+            raise ValueError("several samples at temperature 0 would be equal; use samples: 1")
+        return self
+
 
 class ReproduceSettings(Section):
     """What `oar-bench reproduce` trains."""
@@ -192,9 +204,11 @@ def load_recipe(name: str, changes: dict[str, Any] | None = None) -> Recipe:
     if not isinstance(content, dict):
         raise InputError("a recipe is a mapping of keys to values", str(path))
     for section, values in (changes or {}).items():
-        if isinstance(values, dict):
-            before = content.get(section)
-            content[section] = {**(before if isinstance(before, dict) else {}), **values}
+        before = content.get(section) or {}
+        if isinstance(values, dict) and isinstance(before, dict):
+            content[section] = {**before, **values}
+        elif isinstance(values, dict):
+            continue  # not a section at all: said when the recipe is checked
         else:
             content[section] = values
     return parse_recipe(content, str(path))

@@ -38,6 +38,7 @@ def nearest(name: str, known: list[str]) -> str:
 OS_MENDS = {
     errno.ENOSPC: "free some disk space and run the same command again: it goes on where it was",
     errno.EDQUOT: "free some of your disk quota and run the same command again",
+    errno.ENOENT: "a folder of that path is missing or can't be made: choose another",
     errno.EACCES: "check the permissions of that path",
     errno.EPERM: "check the permissions of that path",
     errno.EROFS: "choose a folder that can be written with --out",

@@ -46,6 +46,23 @@ def fingerprint_files(paths: list[Path]) -> str:
     return total.hexdigest()[:12]
 
 
+CHECKPOINT_FILES = (
+    "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+    "special_tokens_map.json", "chat_template.jinja", "tokenizer.model", "vocab.json", "merges.txt",
+)  # fmt: skip
+
+
+def fingerprint_checkpoint(folder: Path) -> str:
+    """12 hex digits naming what a checkpoint answers with: weights, configs and tokenizer.
+
+    The trainer's state beside them is left out: it says how training goes on, not what the
+    model answers.
+    """
+    weights = [p for p in folder.glob("*.safetensors") if p.name != "trainer_state.safetensors"]
+    others = [folder / name for name in CHECKPOINT_FILES if (folder / name).is_file()]
+    return fingerprint_files([*sorted(weights), *others])
+
+
 def differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
     """Names of the fingerprints on which two results disagree.
 

@@ -70,8 +70,9 @@ def uniform(seeds: torch.Tensor, stream: int, count: int) -> torch.Tensor:
     keys = _mix(seeds + _signed(GAMMA * (stream + 1)))
     index = torch.arange(1, count + 1, dtype=torch.int64, device=seeds.device)
     bits = _mix(keys[:, None] + index[None, :] * _signed(GAMMA))
-    mantissa = (bits >> 11) & ((1 << 53) - 1)
-    return (mantissa.double() + 0.5) * 2.0**-53
+    # 52 bits and a half: with 53 the largest draw would round up to 1.
+    mantissa = (bits >> 12) & ((1 << 52) - 1)
+    return (mantissa.double() + 0.5) * 2.0**-52
 
 
 def gumbel(seeds: torch.Tensor, stream: int, count: int) -> torch.Tensor:

@@ -8,9 +8,11 @@ target and renamed, so that a reader sees the old one or the new one, never half
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -76,7 +78,7 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
                 return  # torn by a kill while it was being written
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise InputError(
                     f"line {number} is not JSON ({error})", str(path), "mend or remove that line"
                 ) from error
@@ -91,11 +93,37 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_bytes())
     except FileNotFoundError as error:
         raise InputError("no such file", str(path)) from error
-    except ValueError as error:
-        raise InputError(f"not JSON ({error})", str(path)) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON ({error})", str(path), "mend or remove that file") from error
     if not isinstance(value, dict):
         raise InputError("not a JSON object", str(path))
     return value
+
+
+def prints_of(content: Mapping[str, Any], path: Path) -> dict[str, str]:
+    """The fingerprints in a file's content; InputError when there are none: nothing to compare."""
+    prints = content.get("fingerprints")
+    if not isinstance(prints, dict) or not prints:
+        raise InputError("it has no fingerprints", str(path), "choose another --out")
+    return prints
+
+
+@contextmanager
+def owned(folder: Path, *, wait: bool = False, name: str = ".lock") -> Iterator[None]:
+    """Hold a folder's lock, so that two processes never write one run; `wait` for it or refuse.
+
+    `name` is the lock's file: stages that may work in one folder side by side have locks of their
+    own.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / name).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError as error:
+            raise InputError(
+                "another process is working in this folder", str(folder), "wait for it or stop it"
+            ) from error
+        yield
 
 
 class JsonlWriter:

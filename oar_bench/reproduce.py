@@ -24,12 +24,12 @@ from oar_bench.engines.tokens import encode
 from oar_bench.errors import InputError
 from oar_bench.evaluation.generate import generate, sampling_of
 from oar_bench.evaluation.score import score
-from oar_bench.identity import differing, fingerprint, fingerprint_files
+from oar_bench.identity import differing, fingerprint, fingerprint_checkpoint
 from oar_bench.keyed import derive
-from oar_bench.records import SCHEMA, read_json, read_jsonl, write_json
+from oar_bench.records import SCHEMA, owned, prints_of, read_json, read_jsonl, write_json
 from oar_bench.tasks.registry import LoadedTask, load_task
 from oar_bench.training.rollout import answer_spans
-from oar_bench.training.run import RunFolder, owned
+from oar_bench.training.run import RunFolder
 from oar_bench.training.trainer import train
 from oar_bench.training.warmstart import warm_start
 
@@ -56,7 +56,7 @@ def evaluate_checkpoint(
     sampling = sampling_of(task, temperature=settings.temperature, top_p=settings.top_p)
     with console.stage(f"evaluate {name}", settings.problems * settings.samples) as tick:
         generate(
-            engine, name, fingerprint_files(sorted(checkpoint.glob("*.safetensors"))), task, folder,
+            engine, name, fingerprint_checkpoint(checkpoint), task, folder,
             samples=settings.samples, sampling=sampling,
             progress=lambda done, wanted: tick(done, ""),
         )  # fmt: skip
@@ -93,6 +93,8 @@ def reproduce(
         evaluate_checkpoint(start, task, recipe, out / "start" / evaluation, console, "start")
         for method, seed in runs:
             folder = _run_folder(out, method, seed)
+            if _is_evaluated(folder, recipe):
+                continue  # also when its checkpoints were removed to save space
             name = f"{method}, seed {seed}"
             final = _train(recipe, method, seed, start, folder, console, name)
             evaluate_checkpoint(final, task, recipe, folder / evaluation, console, name)
@@ -109,10 +111,21 @@ def _run_folder(out: Path, method: str, seed: int) -> Path:
     return out / "runs" / method / f"seed-{seed}"
 
 
+def _is_evaluated(folder: Path, recipe: Recipe) -> bool:
+    """Whether a run is trained to its end and all its samples are scored."""
+    results = folder / "eval" / recipe.evaluation.task / "results.json"
+    return (
+        RunFolder(folder).is_finished()
+        and results.is_file()
+        and bool(read_json(results).get("complete"))
+    )
+
+
 def _is_done(recipe: Recipe, runs: list[tuple[str, int]], out: Path) -> bool:
     """Whether every run is trained and evaluated, and the report newer than all of them."""
     report = out / "index.html"
-    if not report.is_file() or not (out / "credit_example.json").is_file():
+    whole = (out / name for name in ("credit_example.json", "report.md", "tables", "figures"))
+    if not report.is_file() or not all(path.exists() for path in whole):
         return False
     folders = [out / "start", *(_run_folder(out, method, seed) for method, seed in runs)]
     trained = all(RunFolder(folder).is_finished() for folder in folders[1:])
@@ -175,13 +188,16 @@ def _claim(
     }
     if file.exists():
         before = read_json(file)
-        if differing(wanted["fingerprints"], before.get("fingerprints", {})):
+        if differing(wanted["fingerprints"], prints_of(before, file)):
             raise InputError(
                 "this folder holds a reproduction with other settings", str(out),
                 "choose another --out, or repeat the command in its reproduce.json",
             )  # fmt: skip
         for key in ("methods", "seeds"):
-            wanted[key] = list(dict.fromkeys([*before.get(key, []), *wanted[key]]))
+            listed = before.get(key)
+            if not isinstance(listed, list):
+                raise InputError(f"{key} is no list", str(file), "choose another --out")
+            wanted[key] = list(dict.fromkeys([*listed, *wanted[key]]))
         if wanted["methods"] == before.get("methods") and wanted["seeds"] == before.get("seeds"):
             return
     write_json(file, wanted)

@@ -25,7 +25,8 @@ def keyed_noise(
 ) -> torch.Tensor:
     """Standard normal noise (B, S, width) on the marked positions, zero elsewhere, float32."""
     most = longest(positions)
-    values = normal(seeds, draw, most * width).view(len(seeds), most, width).float()
+    # Stream 0 belongs to the controls: noise and permutation of a response are independent.
+    values = normal(seeds, draw + 1, most * width).view(len(seeds), most, width).float()
     number = (positions.long().cumsum(1) - 1).clamp(min=0)
     spread = values.gather(1, number[:, :, None].expand(-1, -1, width))
     return spread * positions[:, :, None]

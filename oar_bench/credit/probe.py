@@ -41,18 +41,26 @@ class Probe:
 def token_pieces(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
     """The text that each token adds to the decoded response; joined they give that text.
 
-    A token's text depends on its left neighbour (a leading space, half a character), so each is
-    decoded together with it.
+    Tokens are decoded behind their left neighbours, since a token's text depends on them (a
+    leading space, a part of a character). A special token adds nothing; of a character that spans
+    several tokens the last one adds it.
     """
-    pieces, previous = [], ""
-    for place, token in enumerate(ids):
-        if place == 0:
-            piece = str(tokenizer.decode([token]))
-            pieces.append(piece)
+
+    def text(start: int, end: int) -> str:
+        return str(tokenizer.decode(list(ids[start:end]), skip_special_tokens=True))
+
+    pieces: list[str] = []
+    # ids[anchor:shown] are the neighbours of what comes next; their text is out already.
+    anchor = shown = 0
+    for end in range(1, len(ids) + 1):
+        before, after = text(anchor, shown), text(anchor, end)
+        if len(after) > len(before) and not after.endswith("\ufffd"):
+            pieces.append(after[len(before) :])
+            anchor, shown = shown, end
         else:
-            both = str(tokenizer.decode([ids[place - 1], token]))
-            pieces.append(both[len(previous) :])
-        previous = str(tokenizer.decode([token]))
+            pieces.append("")
+    if shown < len(ids):  # a character that never became whole
+        pieces[-1] += text(anchor, len(ids))[len(text(anchor, shown)) :]
     return pieces
 
 

@@ -121,9 +121,9 @@ def _openai(
 
 
 def _weights(model: Path) -> str:
-    from oar_bench.identity import fingerprint_files
+    from oar_bench.identity import fingerprint_checkpoint
 
-    return fingerprint_files(sorted(model.glob("*.safetensors")))
+    return fingerprint_checkpoint(model)
 
 
 LOADERS: Mapping[str, Callable[[Path, EngineChoice, int, Mapping[str, Any]], LoadedEngine]] = {

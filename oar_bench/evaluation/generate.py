@@ -24,6 +24,8 @@ from oar_bench.records import (
     SCHEMA,
     JsonlWriter,
     dumps,
+    owned,
+    prints_of,
     read_json,
     read_jsonl,
     write_json,
@@ -80,8 +82,7 @@ def generate(
             whole files and shards would mix.
     """
     check_samples(samples, sampling.temperature)
-    golds = {q.problem: q.gold for q in task.questions}
-    if len(golds) != len(task.questions):
+    if len({q.problem for q in task.questions}) != len(task.questions):
         raise InputError("two problems have one id", f"task {task.name}")
     wanted = {
         "schema": SCHEMA,
@@ -106,17 +107,37 @@ def generate(
         wanted["probe"] = task.probe
     if task.stock:
         wanted["judge"] = "lm-eval"
+    if folder.exists() and not folder.is_dir():
+        raise InputError("a folder is expected, not a file", str(folder))
+    # Shards are made side by side; each has a lock, as has the whole.
+    lock = f".{shard.file}.lock" if shard else ".lock"
+    with owned(folder, name=lock):
+        return _generate(engine, wanted, task, folder, sampling, shard, progress)
+
+
+def _generate(
+    engine: Engine,
+    wanted: dict[str, Any],
+    task: LoadedTask,
+    folder: Path,
+    sampling: Sampling,
+    shard: Shard | None,
+    progress: Progress,
+) -> Path:
+    """Claim the folder for the evaluation `wanted` and make the samples that are missing."""
+    golds = {q.problem: q.gold for q in task.questions}
     check_unmixed(folder, shard)
     _claim(folder, wanted)
     problems = folder / "problems.jsonl"
     if not problems.exists() or sum(1 for _ in read_jsonl(problems)) != len(golds):
         write_text(problems, "".join(dumps(_problem(q)) + "\n" for q in task.questions))
     path = folder / (shard.file if shard else MERGED)
-    requests = requests_of(task, samples, seed)
+    requests = requests_of(task, wanted["samples"], wanted["seed"])
     if shard is not None:
         own = {q.problem for number, q in enumerate(task.questions) if shard.has(number)}
         requests = [request for request in requests if request.problem in own]
-    marks = {"model": model_fingerprint, "fingerprint": fingerprint(wanted["fingerprints"])}
+    prints = wanted["fingerprints"]
+    marks = {"model": prints["model"], "fingerprint": fingerprint(prints)}
     with JsonlWriter(path) as rows:
         done = {(row["problem"], row["sample"]) for row in read_jsonl(path)}
         missing = [r for r in requests if (r.problem, r.sample) not in done]
@@ -148,17 +169,16 @@ def _problem(question: Question) -> dict[str, Any]:
 def _claim(folder: Path, wanted: dict[str, Any]) -> None:
     """Write generation.json, or check that the folder's is of this very evaluation."""
     file = folder / "generation.json"
-    if folder.exists() and not folder.is_dir():
-        raise InputError("a folder is expected, not a file", str(folder))
-    if not file.exists():
-        if folder.is_dir() and (folder / "samples.jsonl").exists():
-            raise InputError(
-                "samples.jsonl is there without its generation.json", str(folder),
-                "choose another --out",
-            )  # fmt: skip
+    if not any(path.stat().st_size for path in folder.glob("samples*.jsonl")):
+        # Nothing was sampled yet: whatever was claimed before may be claimed anew.
         write_json(file, wanted)
+        (folder / "problems.jsonl").unlink(missing_ok=True)
         return
-    unlike = differing(wanted["fingerprints"], read_json(file).get("fingerprints", {}))
+    if not file.exists():
+        raise InputError(
+            "samples are there without their generation.json", str(folder), "choose another --out"
+        )
+    unlike = differing(wanted["fingerprints"], prints_of(read_json(file), file))
     if unlike:
         raise InputError(
             f"this folder holds an evaluation with another {unlike[0]}", str(folder),

@@ -19,7 +19,7 @@ from oar_bench.evaluation.rows import Seen, checked, sample_marks, score_marks, 
 from oar_bench.evaluation.shards import merge_shards
 from oar_bench.evaluation.summary import summarize
 from oar_bench.identity import environment
-from oar_bench.records import SCHEMA, JsonlWriter, read_json, read_jsonl, write_json
+from oar_bench.records import SCHEMA, JsonlWriter, owned, read_json, read_jsonl, write_json
 
 BATCH = 256  # rows graded between two writes
 
@@ -40,6 +40,11 @@ def score(folder: Path, progress: Progress = lambda done, wanted: None) -> dict[
             missing, or a row belongs to another evaluation.
     """
     generation = read_evaluation(folder)
+    with owned(folder, name=".score.lock"):
+        return _score(folder, generation, progress)
+
+
+def _score(folder: Path, generation: dict[str, Any], progress: Progress) -> dict[str, Any]:
     if generation.get("engine") == "lm-eval":
         return read_json(folder / "results.json")
     problems = list(read_jsonl(folder / "problems.jsonl"))

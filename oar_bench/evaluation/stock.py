@@ -15,7 +15,7 @@ from typing import Any
 from oar_bench.answers.grades import Grade, Status
 from oar_bench.errors import InputError
 from oar_bench.evaluation.asking import Asking
-from oar_bench.identity import environment, fingerprint, fingerprint_files, versions
+from oar_bench.identity import environment, fingerprint, fingerprint_checkpoint, versions
 from oar_bench.records import SCHEMA, read_json, write_json
 from oar_bench.tasks.catalog import is_stock, stock_config, stock_manager
 from oar_bench.tasks.registry import task_object
@@ -95,7 +95,7 @@ def evaluate_by_lm_eval(
     }  # fmt: skip
     prints = {
         "task": fingerprint(["lm-eval", versions()["lm-eval"], name, settings]),
-        "model": fingerprint_files(sorted(model.glob("*.safetensors"))),
+        "model": fingerprint_checkpoint(model),
     }
     if (folder / "results.json").is_file():
         before = read_json(folder / "results.json").get("fingerprints", {})

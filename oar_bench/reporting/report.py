@@ -31,8 +31,9 @@ COMPARISON_NOTES = (
     "“Not separable” is not “equal”. “Detectable” is the smallest true difference that this "
     "design finds with 80 % power. “Seeds to settle” is how many paired seeds would find a true "
     "difference of the observed size, or of 2 points, with 80 % power, on these problems.",
-    "Run-to-run SD is how far the score moves when every answer is sampled once more; it holds "
-    "neither the choice of problems nor the training seed.",
+    "Run-to-run SD is how far the score of one sample a problem moves when it is sampled again "
+    "(the mean over k samples moves √k times less); it holds neither the choice of "
+    "problems nor the training seed.",
 )
 OVERHEAD_NOTES = (
     "Medians over steps, mean over seeds. The first step of every run is left out as warm-up. A "

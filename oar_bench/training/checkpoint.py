@@ -86,14 +86,17 @@ def is_whole(folder: Path) -> bool:
     """Whether a checkpoint's files are all there with the content that was written."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text())["files"]
-    except (OSError, ValueError, KeyError):
+        files = [
+            (str(name), sealed["bytes"], sealed["sha256"]) for name, sealed in manifest.items()
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
-    for name, sealed in manifest.items():
+    for name, size, digest in files:
         path = folder / name
-        if not path.is_file() or path.stat().st_size != sealed["bytes"]:
+        if not path.is_file() or path.stat().st_size != size:
             return False
         with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != sealed["sha256"]:
+            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                 return False
     return True
 

@@ -101,15 +101,18 @@ def answer_spans(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], responses: Sequence[list[int]]
 ) -> list[TokenSpans | None]:
     """Where each response reasons and answers, in tokens: the answer is the grader's own find."""
-    spans: list[TokenSpans | None] = []
-    for text, ids in zip(texts, responses, strict=True):
-        found = extract_answer(text, answer_type=ANSWER_TYPE)
-        spans.append(
-            locate(token_pieces(tokenizer, ids), found.mark_start, found.start, found.end)
-            if found
-            else None
-        )
-    return spans
+    return [_answer_span(tokenizer, text, ids) for text, ids in zip(texts, responses, strict=True)]
+
+
+def _answer_span(
+    tokenizer: PreTrainedTokenizerBase, text: str, ids: Sequence[int]
+) -> TokenSpans | None:
+    found = extract_answer(text, answer_type=ANSWER_TYPE)
+    pieces = token_pieces(tokenizer, ids) if found else []
+    # Places in the text are places in the tokens only where both are the same text.
+    if found is None or "".join(pieces) != text:
+        return None
+    return locate(pieces, found.mark_start, found.start, found.end)
 
 
 def credit_batch(rollout: Rollout, tokenizer: PreTrainedTokenizerBase) -> CreditBatch:
@@ -120,7 +123,9 @@ def credit_batch(rollout: Rollout, tokenizer: PreTrainedTokenizerBase) -> Credit
         attention_mask=rollout.attention_mask,
         response_mask=rollout.response_mask,
         probe=build_probe(rollout.response_mask, spans),
-        seeds=torch.tensor([derive("credit", seed) for seed in rollout.seeds]),
+        seeds=torch.tensor(
+            [derive("credit", seed) for seed in rollout.seeds], device=rollout.input_ids.device
+        ),
     )
 
 

@@ -9,10 +9,7 @@ RUN/checkpoints/       step-000010/, ... each whole or absent
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +18,9 @@ from oar_bench.answers import Grader
 from oar_bench.config import Recipe
 from oar_bench.errors import InputError
 from oar_bench.identity import differing, environment, fingerprint
-from oar_bench.records import SCHEMA, keep_rows, read_json, write_json
+from oar_bench.records import SCHEMA, keep_rows, prints_of, read_json, write_json
 from oar_bench.tasks.problems import ANSWER_TYPE
-from oar_bench.training.checkpoint import latest_checkpoint, steps_of, tidy
+from oar_bench.training.checkpoint import is_whole, latest_checkpoint, steps_of, tidy
 
 STEP_FILES = ("metrics.jsonl", "timing.jsonl", "rollouts.jsonl")
 
@@ -73,45 +70,33 @@ def describe(recipe: Recipe, method: str, seed: int, start: str) -> dict[str, An
     }
 
 
-@contextmanager
-def owned(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold a folder's lock, so that two processes never write one run; `wait` for it or refuse."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError as error:
-            raise InputError(
-                "another process is working in this folder", str(folder), "wait for it or stop it"
-            ) from error
-        yield
-
-
 def refuse_begun(folder: Path, *, resume: bool) -> None:
     """Refuse a file, and a folder in which a run was begun unless it is to be resumed."""
     if folder.exists() and not folder.is_dir():
         raise InputError("a folder is expected, not a file", str(folder), "choose another --out")
-    if (folder / "run.json").exists() and not resume:
-        raise InputError("a run was begun in this folder", str(folder), "add --resume to go on")
+    if (folder / "run.json").exists():
+        if not resume:
+            raise InputError("a run was begun in this folder", str(folder), "add --resume to go on")
+        return
+    foreign = [p.name for p in folder.iterdir() if p.name != ".lock"] if folder.is_dir() else []
+    if foreign:
+        raise InputError(
+            f"the folder has other files in it ({foreign[0]})", str(folder),
+            "choose an empty or a new --out",
+        )  # fmt: skip
 
 
-def open_run(run: RunFolder, wanted: dict[str, Any]) -> tuple[Path | None, int]:
+def open_run(run: RunFolder, wanted: dict[str, Any], steps: int) -> tuple[Path | None, int]:
     """Claim the folder for `wanted` (from `describe`): the checkpoint to go on from and its step.
 
     A new folder gets run.json. An old one must be the same run (recipe, method, seed, start), and
     rows of steps after the checkpoint are removed, since those steps will be made again.
 
     Raises:
-        InputError: the folder holds another run, or files of something else.
+        InputError: the folder holds another run.
     """
     file = run.path / "run.json"
     if not file.exists():
-        foreign = [p.name for p in run.path.iterdir() if p.name != ".lock"]
-        if foreign:
-            raise InputError(
-                f"the folder has other files in it ({foreign[0]})", str(run.path),
-                "choose an empty or a new --out",
-            )  # fmt: skip
         write_json(file, wanted)
         return None, 0
     existing = read_json(file)
@@ -121,12 +106,17 @@ def open_run(run: RunFolder, wanted: dict[str, Any]) -> tuple[Path | None, int]:
                 f"this folder holds a run with {key} {existing.get(key)!r}, not {wanted[key]!r}",
                 str(run.path), "choose another --out",
             )  # fmt: skip
-    unlike = differing(wanted["fingerprints"], existing.get("fingerprints", {}))
+    unlike = differing(wanted["fingerprints"], prints_of(existing, file))
     if unlike:
         raise InputError(
             f"this folder holds a run with another {unlike[0]}", str(run.path),
             "choose another --out, or go back to the settings in its run.json",
         )  # fmt: skip
+    if existing.get("status") == "finished":
+        if is_whole(run.final(steps)):
+            return run.final(steps), steps
+        # Its last checkpoint is gone or damaged: made again from the newest one that is whole.
+        write_json(file, {**existing, "status": "running"})
     run.checkpoints.mkdir(exist_ok=True)
     newest = latest_checkpoint(run.checkpoints)
     for broken in steps_of(run.checkpoints):
@@ -135,5 +125,5 @@ def open_run(run: RunFolder, wanted: dict[str, Any]) -> tuple[Path | None, int]:
     tidy(run.checkpoints)
     step = int(newest.name.removeprefix("step-")) if newest else 0
     for name in STEP_FILES:
-        keep_rows(run.path / name, lambda row: row["step"] <= step)
+        keep_rows(run.path / name, lambda row: row.get("step", steps + 1) <= step)
     return newest, step

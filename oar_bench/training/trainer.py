@@ -33,9 +33,10 @@ from oar_bench.config import Recipe, TrainSettings, check_method
 from oar_bench.credit.assign import CreditBatch, assign, weighted_positions
 from oar_bench.credit.reshape import effective_share
 from oar_bench.engines.hf import load_model, pad_id
-from oar_bench.identity import fingerprint_files
+from oar_bench.identity import fingerprint_checkpoint
+from oar_bench.keyed import derive
 from oar_bench.overhead.phases import PhaseTimer
-from oar_bench.records import JsonlWriter, read_json, write_json
+from oar_bench.records import JsonlWriter, owned, read_json, write_json
 from oar_bench.tasks.problems import ANSWER_TYPE
 from oar_bench.training.advantages import group_advantages
 from oar_bench.training.checkpoint import load_state, save_checkpoint, tidy
@@ -49,7 +50,7 @@ from oar_bench.training.rollout import (
     roll_out,
     rollout_rows,
 )
-from oar_bench.training.run import RunFolder, describe, open_run, owned, refuse_begun
+from oar_bench.training.run import RunFolder, describe, open_run, refuse_begun
 
 FAILURES: tuple[Status, ...] = ("timeout", "gold_error")
 """Gradings that say nothing about the response: it then has no reward, rather than reward 0."""
@@ -79,6 +80,8 @@ class Trainer:
 
     def __init__(self, recipe: Recipe, method: str, seed: int, start: Path, device: str) -> None:
         torch.set_num_threads(recipe.model.threads)
+        # Nothing here draws from torch's generator; a model with dropout would.
+        torch.manual_seed(derive("torch", seed))
         self.recipe, self.settings, self.method, self.seed = recipe, recipe.train, method, seed
         model, self.tokenizer = load_model(start)
         self.model: PreTrainedModel = model.to(device)  # type: ignore[arg-type]
@@ -261,10 +264,10 @@ def train(
     check_method(method, "method")
     run = RunFolder(out)
     refuse_begun(out, resume=resume)
-    wanted = describe(recipe, method, seed, fingerprint_files(sorted(start.glob("*.safetensors"))))
+    wanted = describe(recipe, method, seed, fingerprint_checkpoint(start))
     steps = recipe.train.steps
     with owned(out), ExitStack() as stack:
-        newest, done = open_run(run, wanted)
+        newest, done = open_run(run, wanted, steps)
         if run.is_finished():
             return run.final(steps)
         device = "cuda" if torch.cuda.is_available() else "cpu"

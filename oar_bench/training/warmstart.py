@@ -25,6 +25,7 @@ from oar_bench.engines.tokens import encode
 from oar_bench.errors import InputError
 from oar_bench.identity import fingerprint, versions
 from oar_bench.keyed import derive
+from oar_bench.records import owned
 from oar_bench.resources import cache_folder
 from oar_bench.tasks.problems import ANSWER_TYPE, problems
 from oar_bench.training.checkpoint import (
@@ -35,7 +36,6 @@ from oar_bench.training.checkpoint import (
     tidy,
 )
 from oar_bench.training.model import pad_batch, tiny_model, word_tokenizer
-from oar_bench.training.run import owned
 
 VERSION = 1  # raised when this file or the problems change what a warm start learns
 SAVE_EVERY = 100

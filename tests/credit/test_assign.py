@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import PreTrainedTokenizerFast
 
 from oar_bench.config import CreditSettings
 from oar_bench.credit.assign import assign, weighted_positions
@@ -23,10 +28,44 @@ def test_the_graders_answer_is_the_probes_answer(tokenizer):
     assert found[3] == TokenSpans(6, 7, 10)
 
 
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """One token a byte: a character of several bytes spans several tokens."""
+    letters = sorted(ByteLevel.alphabet())
+    model = BPE({letter: number for number, letter in enumerate(letters)}, [])
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = ByteLevelDecoder()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>")
+
+
 def test_pieces_join_to_the_decoded_text(tokenizer):
+    special = [tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.eos_token_id]
     for text in RESPONSES:
         ids = tokenizer(text)["input_ids"]
-        assert "".join(token_pieces(tokenizer, ids)) == tokenizer.decode(ids)
+        for row in (ids, [*special, *ids], [ids[0], special[1], *ids[1:], special[2]]):
+            decoded = tokenizer.decode(row, skip_special_tokens=True)
+            assert "".join(token_pieces(tokenizer, row)) == decoded
+    bytewise = byte_tokenizer()
+    for text in ("€ so\n#### 7", "😀😀 #### 12", "ü", "a€"):
+        ids = bytewise(text)["input_ids"]
+        assert "".join(token_pieces(bytewise, ids)) == text
+    half = bytewise("a€")["input_ids"][:-1]  # the last character was cut in the middle
+    assert "".join(token_pieces(bytewise, half)) == bytewise.decode(half)
+
+
+def test_special_tokens_and_long_characters_do_not_shift_the_answer(tokenizer):
+    words = tokenizer("3 + 4 = 7 ; #### 7")["input_ids"]
+    ids = [tokenizer.pad_token_id, words[0], tokenizer.unk_token_id, *words[1:]]
+    text = tokenizer.decode(ids, skip_special_tokens=True)
+    [span] = answer_spans(tokenizer, [text], [ids])
+    assert span == TokenSpans(8, 9, 10)
+    bytewise = byte_tokenizer()
+    ids = bytewise("😀😀 so\n#### 7")["input_ids"]
+    [span] = answer_spans(bytewise, ["😀😀 so\n#### 7"], [ids])
+    assert span is not None
+    assert bytewise.decode(ids[span.answer_start : span.answer_end]) == "7"
+    # Where text and tokens don't agree, no place in one is a place in the other.
+    assert answer_spans(bytewise, ["so #### 7"], [ids]) == [None]
 
 
 def test_a_token_across_the_border_is_not_reasoning():
