@@ -157,6 +157,6 @@ def test_the_package_imports_nothing_heavy() -> None:
 
 def test_extraction_is_linear() -> None:
     for text in HOSTILE.values():
-        start = time.perf_counter()
+        start = time.process_time()
         extract_answer(text * 2)
-        assert time.perf_counter() - start < 1.0
+        assert time.process_time() - start < 1.0
