@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -310,6 +311,9 @@ def main() -> None:
     """Run the command line: exit 0 done, 1 a fault of ours, 2 bad input, 130 interrupted."""
     # typer may carry its own copy of click; the base of its usage errors is found through it.
     click_error: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+    # Threads that wait for each other by spinning stand still where cores are shared; a thousand
+    # spins keep most of the speed of a quiet machine. Read by torch when it is imported.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     code = None
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
