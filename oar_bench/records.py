@@ -108,6 +108,20 @@ def prints_of(content: Mapping[str, Any], path: Path) -> dict[str, str]:
     return prints
 
 
+def refuse_foreign(folder: Path, own: str) -> None:
+    """Refuse a file, and a folder with files in it that isn't ours: ours has the file `own`."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError("a folder is expected, not a file", str(folder), "choose another --out")
+    if not folder.is_dir() or (folder / own).exists():
+        return
+    foreign = [path.name for path in folder.iterdir() if path.name != ".lock"]
+    if foreign:
+        raise InputError(
+            f"the folder has other files in it ({foreign[0]})", str(folder),
+            "choose an empty or a new --out",
+        )  # fmt: skip
+
+
 @contextmanager
 def owned(folder: Path, *, wait: bool = False, name: str = ".lock") -> Iterator[None]:
     """Hold a folder's lock, so that two processes never write one run; `wait` for it or refuse.

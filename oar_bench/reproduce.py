@@ -26,7 +26,15 @@ from oar_bench.evaluation.generate import generate, sampling_of
 from oar_bench.evaluation.score import score
 from oar_bench.identity import differing, fingerprint, fingerprint_checkpoint
 from oar_bench.keyed import derive
-from oar_bench.records import SCHEMA, owned, prints_of, read_json, read_jsonl, write_json
+from oar_bench.records import (
+    SCHEMA,
+    owned,
+    prints_of,
+    read_json,
+    read_jsonl,
+    refuse_foreign,
+    write_json,
+)
 from oar_bench.tasks.registry import LoadedTask, load_task
 from oar_bench.training.rollout import answer_spans
 from oar_bench.training.run import RunFolder
@@ -49,7 +57,7 @@ def evaluate_checkpoint(
 ) -> dict[str, Any]:
     """Evaluate a checkpoint with the recipe's settings into `folder`; nothing when it is done."""
     results = folder / "results.json"
-    if results.is_file() and read_json(results).get("complete"):
+    if _is_complete(results):
         return read_json(results)
     settings = recipe.evaluation
     engine = HFEngine.load(checkpoint, settings.batch_size)
@@ -80,8 +88,7 @@ def reproduce(
 
     for method in methods:
         check_method(method, "--methods")
-    if out.exists() and not out.is_dir():
-        raise InputError("a folder is expected, not a file", str(out), "choose another --out")
+    refuse_foreign(out, "reproduce.json")
     with owned(out):
         _claim(recipe, methods, seeds, out, command)
         runs = [(method, seed) for seed in seeds for method in methods]
@@ -113,12 +120,16 @@ def _run_folder(out: Path, method: str, seed: int) -> Path:
 
 def _is_evaluated(folder: Path, recipe: Recipe) -> bool:
     """Whether a run is trained to its end and all its samples are scored."""
-    results = folder / "eval" / recipe.evaluation.task / "results.json"
-    return (
-        RunFolder(folder).is_finished()
-        and results.is_file()
-        and bool(read_json(results).get("complete"))
-    )
+    return RunFolder(folder).is_finished() and _is_complete(_results(folder, recipe))
+
+
+def _results(folder: Path, recipe: Recipe) -> Path:
+    return folder / "eval" / recipe.evaluation.task / "results.json"
+
+
+def _is_complete(results: Path) -> bool:
+    """Whether an evaluation's results are there and cover all its samples."""
+    return results.is_file() and bool(read_json(results).get("complete"))
 
 
 def _is_done(recipe: Recipe, runs: list[tuple[str, int]], out: Path) -> bool:
@@ -127,14 +138,12 @@ def _is_done(recipe: Recipe, runs: list[tuple[str, int]], out: Path) -> bool:
     whole = (out / name for name in ("credit_example.json", "report.md", "tables", "figures"))
     if not report.is_file() or not all(path.exists() for path in whole):
         return False
-    folders = [out / "start", *(_run_folder(out, method, seed) for method, seed in runs)]
-    trained = all(RunFolder(folder).is_finished() for folder in folders[1:])
-    results = [folder / "eval" / recipe.evaluation.task / "results.json" for folder in folders]
-    return trained and all(
-        path.is_file()
-        and read_json(path).get("complete")
-        and path.stat().st_mtime_ns <= report.stat().st_mtime_ns
-        for path in results
+    folders = [_run_folder(out, method, seed) for method, seed in runs]
+    results = [_results(folder, recipe) for folder in (out / "start", *folders)]
+    return (
+        all(_is_evaluated(folder, recipe) for folder in folders)
+        and _is_complete(results[0])
+        and all(path.stat().st_mtime_ns <= report.stat().st_mtime_ns for path in results)
     )
 
 
@@ -169,12 +178,6 @@ def _claim(
 ) -> None:
     """Write reproduce.json; an existing one must be of the same recipe (methods may be added)."""
     file = out / "reproduce.json"
-    foreign = [path.name for path in out.iterdir() if path.name != ".lock"]
-    if foreign and not file.exists():
-        raise InputError(
-            f"the folder has other files in it ({foreign[0]})", str(out),
-            "choose an empty or a new --out",
-        )  # fmt: skip
     settings = {k: v for k, v in recipe.settings().items() if k != "reproduce"}
     wanted: dict[str, Any] = {
         "schema": SCHEMA,

@@ -57,12 +57,6 @@ def sym(name: str) -> Node:
     return Node("sym", (), name)
 
 
-ZERO = num(0)
-INFINITY = sym("oo")
-REALS = sym("RR")
-EMPTY = Node("seq", (), "{}")
-
-
 def walk(node: Node) -> Iterator[Node]:
     """All nodes of a tree, parents first.
 

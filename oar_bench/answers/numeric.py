@@ -25,7 +25,6 @@ from oar_bench.answers.rational import Ratio
 DIGITS = 150
 AGREE = 100
 _MAX_MAGNITUDE = 4_000  # decimal exponent of an intermediate value
-_MAX_ANGLE = 10**6
 _SAMPLES = (Fraction(17, 13), Fraction(-29, 31), Fraction(113, 37), Fraction(5, 59))
 
 # Steps are flat between whole numbers: they are sampled further out, and at whole numbers for names

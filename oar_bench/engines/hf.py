@@ -16,7 +16,6 @@ import torch
 from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
-    AutoTokenizer,
     GenerationConfig,
     LogitsProcessor,
     LogitsProcessorList,
@@ -29,7 +28,14 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from oar_bench.engines.base import Completion, Request, Sampling
-from oar_bench.engines.tokens import check_checkpoint, check_length, encode, end_ids, response_text
+from oar_bench.engines.tokens import (
+    check_checkpoint,
+    check_length,
+    encode,
+    end_ids,
+    load_tokenizer,
+    response_text,
+)
 from oar_bench.errors import InputError
 from oar_bench.keyed import gumbel
 
@@ -225,11 +231,10 @@ def load_model(path: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBa
     """
     folder = check_checkpoint(path)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         model = AutoModelForCausalLM.from_pretrained(
             folder, local_files_only=True, use_safetensors=True
         )
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         line = " ".join(str(error).split())[:300]
         raise InputError(f"the checkpoint can't be read ({line})", str(path)) from error
-    return model.eval(), tokenizer
+    return model.eval(), load_tokenizer(folder)

@@ -18,7 +18,7 @@ from oar_bench.answers import Grader
 from oar_bench.config import Recipe
 from oar_bench.errors import InputError
 from oar_bench.identity import differing, environment, fingerprint
-from oar_bench.records import SCHEMA, keep_rows, prints_of, read_json, write_json
+from oar_bench.records import SCHEMA, keep_rows, prints_of, read_json, refuse_foreign, write_json
 from oar_bench.tasks.problems import ANSWER_TYPE
 from oar_bench.training.checkpoint import is_whole, latest_checkpoint, steps_of, tidy
 
@@ -72,18 +72,9 @@ def describe(recipe: Recipe, method: str, seed: int, start: str) -> dict[str, An
 
 def refuse_begun(folder: Path, *, resume: bool) -> None:
     """Refuse a file, and a folder in which a run was begun unless it is to be resumed."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError("a folder is expected, not a file", str(folder), "choose another --out")
-    if (folder / "run.json").exists():
-        if not resume:
-            raise InputError("a run was begun in this folder", str(folder), "add --resume to go on")
-        return
-    foreign = [p.name for p in folder.iterdir() if p.name != ".lock"] if folder.is_dir() else []
-    if foreign:
-        raise InputError(
-            f"the folder has other files in it ({foreign[0]})", str(folder),
-            "choose an empty or a new --out",
-        )  # fmt: skip
+    if (folder / "run.json").exists() and not resume:
+        raise InputError("a run was begun in this folder", str(folder), "add --resume to go on")
+    refuse_foreign(folder, "run.json")
 
 
 def open_run(run: RunFolder, wanted: dict[str, Any], steps: int) -> tuple[Path | None, int]:
