@@ -6,7 +6,6 @@ Nothing heavy is imported before a stage needs it: `oar-bench --help` reads this
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -203,27 +202,28 @@ def score_responses(
     from oar_bench.answers.corpus import format_report
     from oar_bench.console import Progress, printable
     from oar_bench.evaluation.formats import read_items
-    from oar_bench.evaluation.score_file import changes, expectations, score_file
+    from oar_bench.evaluation.score_file import (
+        changes,
+        count_items,
+        counts,
+        expectations,
+        refuse_absent,
+        score_file,
+    )
     from oar_bench.records import read_jsonl
 
-    items = list(read_items(path, fields))
-    report = None
-    if diff is not None and diff.resolve() == out.resolve():
-        raise InputError("this is the file that the new scores go to", "--diff", "choose an --out")
-    with graders, Progress().stage(f"score {path.name}", len(items)) as tick:
-        score_file(path, out, graders, fields, lambda done, _: tick(done, ""))
-    scores = list(read_jsonl(out))
+    if diff is not None:
+        refuse_absent(diff)
+        if diff.resolve() == out.resolve():
+            raise InputError(
+                "this is the file that the new scores go to", "--diff", "choose an --out"
+            )
+    total = count_items(path, fields)
+    with graders, Progress().stage(f"score {path.name}", total) as tick:
+        score_file(path, out, graders, fields, lambda done: tick(done, ""))
     changed = changes(diff, out) if diff is not None else None
-    if expect:
-        report = expectations(items, scores)
-    summary = {
-        "rows": len(scores),
-        "correct": sum(row["correct"] for row in scores),
-        "statuses": dict(Counter(row["status"] for row in scores)),
-        "stages": dict(Counter(row["stage"] for row in scores)),
-        "slowest_ms": max(row["milliseconds"] for row in scores),
-        "scores": str(out),
-    }
+    report = expectations(read_items(path, fields), read_jsonl(out)) if expect else None
+    summary = {**counts(read_jsonl(out)), "scores": str(out)}
     if as_json:
         extra: dict[str, Any] = {}
         if report is not None:
