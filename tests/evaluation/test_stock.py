@@ -13,7 +13,7 @@ from oar_bench.evaluation.generate import generate, sampling_of
 from oar_bench.evaluation.score import score
 from oar_bench.evaluation.stock import needs_lm_eval
 from oar_bench.records import read_json, read_jsonl
-from oar_bench.stages import run_generation, run_scoring
+from oar_bench.stages import Job, run_generation, run_scoring
 from oar_bench.tasks.catalog import check_task, expand
 from oar_bench.tasks.registry import load_task
 from tests.evaluation.answering import Answering
@@ -71,9 +71,9 @@ def test_a_task_of_text_runs_through_us(hub, tmp_path: Path):
 def test_another_output_type_goes_through_lm_eval(hub, byte_model, tmp_path, capsys):  # noqa: F811
     words = (byte_model, "lambada_openai", 1, 1.0, 1.0, 0, 4, None, 4, tmp_path)
     with pytest.raises(InputError, match="asks for loglikelihood, not for text"):
-        run_generation(*words)
+        run_generation(Job(*words))
     asking = Asking(elsewhere=True)
-    [folder] = run_generation(*words, asking=asking)
+    [folder] = run_generation(Job(*words, asking=asking))
     results = read_json(folder / "results.json")
     assert (results["kind"], results["engine"]) == ("evaluation", "lm-eval")
     assert results["task"] == "lambada_openai"
@@ -84,12 +84,12 @@ def test_another_output_type_goes_through_lm_eval(hub, byte_model, tmp_path, cap
     run_scoring([folder], False)
     assert "perplexity,none" in capsys.readouterr().out
     before = (folder / "results.json").stat().st_mtime_ns
-    assert run_generation(*words, asking=asking) == [folder]
+    assert run_generation(Job(*words, asking=asking)) == [folder]
     assert (folder / "results.json").stat().st_mtime_ns == before
     with pytest.raises(InputError, match="another evaluation"):
-        run_generation(*words[:6], 3, *words[7:], asking=asking)
+        run_generation(Job(*words[:6], 3, *words[7:], asking=asking))
     with pytest.raises(InputError, match="runs through lm-eval"):
-        run_generation(*words, asking=Asking(shard="0/2", elsewhere=True))
+        run_generation(Job(*words, asking=Asking(shard="0/2", elsewhere=True)))
 
 
 def test_data_out_of_reach_are_one_line(monkeypatch):
