@@ -70,6 +70,8 @@ class WarmStartSettings(Section):
     check_problems: Positive = 64
     check_samples: Positive = 4
     seed: int = 0
+    per_seed: bool = False
+    """Give each training seed a warm start of its own, so that differences hold over starts too."""
 
 
 class TrainSettings(Section):
@@ -168,6 +170,14 @@ class Recipe(Section):
     evaluation: EvaluationSettings = EvaluationSettings()
     reproduce: ReproduceSettings = ReproduceSettings()
 
+    def of_seed(self, seed: int) -> Recipe:
+        """The recipe whose warm start is the one that a training seed begins from."""
+        start = self.warmstart
+        if start is None or not start.per_seed:
+            return self
+        own = start.model_copy(update={"seed": start.seed + seed})
+        return self.model_copy(update={"warmstart": own})
+
     def settings(self) -> dict[str, Any]:
         """The recipe as plain JSON-ready values."""
         return self.model_dump(mode="json")
@@ -201,6 +211,21 @@ def load_recipe(name: str, changes: dict[str, Any] | None = None) -> Recipe:
     >>> load_recipe("tiny", {"train": {"steps": 5}}).train.steps
     5
     """
+    path, content = _read(name)
+    content = _on_its_base(content, path)
+    for section, values in (changes or {}).items():
+        before = content.get(section) or {}
+        if isinstance(values, dict) and isinstance(before, dict):
+            content[section] = {**before, **values}
+        elif isinstance(values, dict):
+            continue  # not a section at all: said when the recipe is checked
+        else:
+            content[section] = values
+    return parse_recipe(content, str(path))
+
+
+def _read(name: str) -> tuple[Path, dict[str, Any]]:
+    """A recipe's file and what stands in it."""
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
         path = shipped("baselines") / "recipes" / f"{name}.yaml"
@@ -218,15 +243,31 @@ def load_recipe(name: str, changes: dict[str, Any] | None = None) -> Recipe:
         raise InputError(f"not a YAML file ({line})", str(path)) from error
     if not isinstance(content, dict):
         raise InputError("a recipe is a mapping of keys to values", str(path))
-    for section, values in (changes or {}).items():
-        before = content.get(section) or {}
-        if isinstance(values, dict) and isinstance(before, dict):
-            content[section] = {**before, **values}
-        elif isinstance(values, dict):
-            continue  # not a section at all: said when the recipe is checked
-        else:
-            content[section] = values
-    return parse_recipe(content, str(path))
+    return path, content
+
+
+def _on_its_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A recipe's content laid over that of the recipe named by its key `base`, section by section.
+
+    A base has no base: what a recipe says stands in two files at most.
+    """
+    if "base" not in content:
+        return content
+    base = content.pop("base")
+    if not isinstance(base, str):
+        raise InputError(f"base: the name of a recipe is expected, not {base!r}", str(path))
+    _, under = _read(base)
+    if "base" in under:
+        raise InputError(f"base: {base} has a base itself", str(path), f"name {under['base']}")
+    return {
+        **under,
+        **{
+            key: {**under[key], **value}
+            if isinstance(value, dict) and isinstance(under.get(key), dict)
+            else value
+            for key, value in content.items()
+        },
+    }
 
 
 def parse_recipe(content: dict[str, Any], where: str) -> Recipe:

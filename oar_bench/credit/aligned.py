@@ -51,7 +51,7 @@ class Aligned:
     @property
     def width(self) -> int:
         """W"""
-        return self.ids.shape[1]
+        return int(self.ids.shape[1])
 
     @property
     def wanted(self) -> torch.Tensor:
@@ -124,7 +124,7 @@ class PrefixLayer(DynamicLayer):
     """
 
     def __init__(self, clean: tuple[torch.Tensor, torch.Tensor], rows: Any, length: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.clean, self.rows, self.length = clean, rows, length
         self.is_initialized = True
 
