@@ -56,7 +56,8 @@ class Aligned:
     @property
     def wanted(self) -> torch.Tensor:
         """Columns at which some row's logits are needed, ascending."""
-        return torch.unique(self.index)
+        columns: torch.Tensor = torch.unique(self.index)
+        return columns
 
     def answer_attention(self, attention: torch.Tensor) -> torch.Tensor:
         """What the columns that predict the answer pay of an attention (B, W, W): mean (B, W)."""

@@ -89,7 +89,8 @@ class _Slopes:
 
     def leaf(self, noise: torch.Tensor | float = 0.0) -> torch.Tensor:
         """The embeddings (B, n, H), moved by the noise, as the variable of a gradient."""
-        return (self.embeddings + noise).requires_grad_(True)
+        moved: torch.Tensor = self.embeddings + noise
+        return moved.requires_grad_(True)
 
     def importance(self, values: torch.Tensor) -> torch.Tensor:
         """Values (B, n) of the columns from `begin` on all W of them."""
