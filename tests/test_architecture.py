@@ -20,7 +20,7 @@ LAYERS = [
     {"training", "evaluation"},
     {"reporting", "reproduce", "doctor"},
     {"stages"},
-    {"cli_evaluation"},
+    {"cli_evaluation", "cli_credit"},
     {"cli", "__main__"},
 ]
 WITHIN = {
