@@ -18,6 +18,7 @@ LAYERS = [
     {"answers", "engines", "credit", "tasks"},
     {"overhead"},
     {"training", "evaluation"},
+    {"integrations"},
     {"reporting", "reproduce", "doctor"},
     {"stages"},
     {"cli_evaluation", "cli_credit"},

@@ -30,8 +30,7 @@ from transformers import PreTrainedModel
 
 from oar_bench.answers import Grade, Grader, Status
 from oar_bench.config import Recipe, TrainSettings, check_method
-from oar_bench.credit.assign import CreditBatch, assign, weighted_positions
-from oar_bench.credit.reshape import effective_share
+from oar_bench.credit.assign import assign, weight_metrics, weighted_positions
 from oar_bench.engines.hf import load_model, pad_id
 from oar_bench.identity import fingerprint_checkpoint
 from oar_bench.keyed import derive
@@ -139,7 +138,7 @@ class Trainer:
             "entropy": float(entropy.sum() / tokens),
             "kl_start": float((k3_divergence(old, ref) * rollout.response_mask).sum() / tokens),
             **update,
-            **_weight_metrics(credit.weights, batch, self.recipe, needed),
+            **weight_metrics(credit.weights, batch, self.recipe.credit, needed),
         }
         return metrics, rollout_rows(rollout, grades, advantages, step)
 
@@ -218,21 +217,6 @@ def _rollout_metrics(rollout: Rollout, grades: Sequence[Grade]) -> dict[str, Any
         "truncated": sum(not finished for finished in rollout.finished) / count,
         "no_answer": (statuses["no_answer"] + statuses["truncated"]) / count,
         "statuses": {name: statuses[name] for name in STATUSES},
-    }
-
-
-def _weight_metrics(
-    weights: torch.Tensor, batch: CreditBatch, recipe: Recipe, needed: torch.Tensor
-) -> dict[str, float]:
-    """Mean, largest value and effective share of the weights that a method could set."""
-    marked = weighted_positions(batch, recipe.credit) & needed[:, None]
-    if not bool(marked.any()):
-        return {"weight_mean": 1.0, "weight_max": 1.0, "weight_ess": 1.0}
-    rows = marked.any(1)
-    return {
-        "weight_mean": float(weights[marked].mean()),
-        "weight_max": float(weights[marked].max()),
-        "weight_ess": float(effective_share(weights, marked)[rows].mean()),
     }
 
 
