@@ -131,6 +131,8 @@ class CreditSettings(Section):
     """Whose weights the controls `shuffled` and `inverted` rearrange."""
     memory_mib: Positive = 256
     """MiB that a pass of credit may take over the model's own; changes speed, no importance."""
+    save_weights: bool = False
+    """Write every response's importances and weights to credit.jsonl; changes no number."""
 
 
 class EvaluationSettings(Section):

@@ -10,7 +10,7 @@ import torch
 from oar_bench.config import CreditSettings
 from oar_bench.credit.controls import inverted, shuffled
 from oar_bench.credit.methods import CreditBatch, importance
-from oar_bench.credit.reshape import reshape
+from oar_bench.credit.reshape import effective_share, reshape
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -75,3 +75,21 @@ def assign(
     all_scores, all_weights = nothing.clone(), torch.ones_like(nothing)
     all_scores[chosen], all_weights[chosen] = scores, weights
     return Credit(all_scores, all_weights)
+
+
+def weight_metrics(
+    weights: torch.Tensor, batch: CreditBatch, settings: CreditSettings, needed: torch.Tensor
+) -> dict[str, float]:
+    """Mean, largest value and effective share of the weights (B, S) that a method could set.
+
+    Rows outside `needed` (B,) bool aren't counted; all three are 1 where nothing could be set.
+    """
+    marked = weighted_positions(batch, settings) & needed[:, None]
+    if not bool(marked.any()):
+        return {"weight_mean": 1.0, "weight_max": 1.0, "weight_ess": 1.0}
+    rows = marked.any(1)
+    return {
+        "weight_mean": float(weights[marked].mean()),
+        "weight_max": float(weights[marked].max()),
+        "weight_ess": float(effective_share(weights, marked)[rows].mean()),
+    }
