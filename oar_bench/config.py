@@ -232,6 +232,17 @@ def parse_recipe(content: dict[str, Any], where: str) -> Recipe:
         raise InputError(f"{place}: {said}, not {first['input']!r}", where) from error
 
 
+def load_credit(recipe: str | None, changes: dict[str, Any]) -> CreditSettings:
+    """Credit settings of a recipe (see `load_recipe`), or the defaults, with some values changed.
+
+    >>> load_credit(None, {"q": 0.25}).q
+    0.25
+    """
+    if recipe is not None:
+        return load_recipe(recipe, {"credit": changes}).credit
+    return parse_recipe({"name": "defaults", "credit": changes}, "settings").credit
+
+
 def _known_keys(place: tuple[int | str, ...]) -> list[str]:
     """Keys of the section at `place` of a recipe."""
     section: type[BaseModel] = Recipe
