@@ -51,6 +51,8 @@ def head(found: Mapping[str, Any], view: CreditView) -> list[str]:
         about.append(f"answer: {view.answer}")
     else:
         about.append("no answer was found in this response: every weight is 1")
+    if view.found and not view.scored:
+        about.append("no token stands before the answer: every weight is 1")
     if found.get("gold"):
         about.append(f"right answer: {found['gold']}")
     about += [f"note: {note}" for note in found.get("notes") or []]
@@ -99,8 +101,8 @@ def _legend(view: CreditView) -> Text:
     for step, share in enumerate(("1/32", "1/16", "1/8", "1/4", "1/2 and more"), start=1):
         legend.append(f" {share} ", STYLES[f"i{step}"])
     legend.append("  weight: ")
-    for shade, word in (("s4", "0"), ("s2", "0.5"), ("n", "1"), ("b5", number(view.most, 2))):
-        legend.append(f" {word} ", STYLES.get(shade))
+    for shade, weight in view.scale:
+        legend.append(f" {number(weight, 2)} ", STYLES.get(shade))
     legend.append("  ")
     legend.append("answer prefix", MARKS["answer prefix"])
     legend.append("  ")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from oar_bench.errors import InputError
-from oar_bench.reporting.example import STEPS, Token, example_of
-from oar_bench.reporting.text import number, significant, visible
+from oar_bench.reporting.example import STEPS, Token, example_of, shade
+from oar_bench.reporting.text import aligned, number, significant, visible
 
 LONGEST = 200  # characters of one token that are shown
 TIP = 24  # characters of it in a tip
@@ -74,6 +74,13 @@ class CreditView:
     found: bool
     most: float
 
+    @property
+    def scale(self) -> list[tuple[str, float]]:
+        """Shades of the weights with a weight of each, for the legend."""
+        reached = [1 + (self.most - 1) * step / STEPS for step in (1, 3, STEPS)]
+        weights = [0.0, 0.5, 1.0, *(reached if self.most > 1 else [])]
+        return [(shade(weight, self.most), weight) for weight in weights]
+
 
 def credit_view(found: Mapping[str, Any], where: str = "credit") -> CreditView:
     """The view of what `oar_bench.reporting.credit_show.show` returned.
@@ -92,10 +99,12 @@ def credit_view(found: Mapping[str, Any], where: str = "credit") -> CreditView:
         raise InputError(f"lacks or misshapes {error}", where) from error
     if unlike:
         raise InputError(f"{unlike[0]} doesn't fit the {len(found['pieces'])} tokens", where)
-    columns = [_cells(shaded.tokens, scored) for shaded in example.methods]
-    methods = [_summary(s.method, c) for s, c in zip(example.methods, columns, strict=True)]
+    by_name = {view.method: view for view in example.methods}
+    asked = [by_name[name] for name in found["methods"]]  # in the order asked for
+    columns = [_cells(view.tokens, scored) for view in asked]
+    methods = [_summary(v.method, c) for v, c in zip(asked, columns, strict=True)]
     lines = []
-    for i, token in enumerate(example.methods[0].tokens if example.methods else []):
+    for i, token in enumerate(asked[0].tokens if asked else []):
         cells = [column[i] for column in columns]
         text = token.text or str(names[i])
         line = Line(
@@ -170,20 +179,17 @@ def _summary(method: str, cells: Sequence[Cell]) -> Summary:
 
 
 def _tip(line: Line, methods: Sequence[Summary], scored: int) -> str:
-    """What hovering says: a line on the token, then one for each method."""
+    """What hovering says: two lines on the token, then one for each method."""
     text = clipped(line.text, TIP).replace("\n", "↵")
-    width = max((len(clipped(m.method, TIP)) for m in methods), default=0)
-    said = [
-        f"token {line.place}: “{visible(text)}”, {line.section}",
-        f"id {line.id}, position {line.position}",
-    ]
+    grid = [["", "weight", "importance", "rank"]]
     for summary, cell in zip(methods, line.cells, strict=True):
-        rank = "" if cell.rank is None else f", rank {cell.rank} of {scored}"
-        said.append(
-            f"{clipped(summary.method, TIP):<{width}}  weight {number(cell.weight, 2)}, "
-            f"importance {significant(cell.importance)}{rank}"
-        )
-    return "\n".join(said)
+        rank = "–" if cell.rank is None else f"{cell.rank}/{scored}"
+        grid.append([clipped(summary.method, TIP), number(cell.weight, 2),
+                     significant(cell.importance), rank])  # fmt: skip
+    return (
+        f"token {line.place}: “{visible(text)}”, {line.section}\n"
+        f"id {line.id}, position {line.position}\n{aligned(grid, ('',))}"
+    )
 
 
 def clipped(text: str, most: int) -> str:
