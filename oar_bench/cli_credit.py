@@ -52,7 +52,7 @@ def show(
     scope: Annotated[str | None, typer.Option(help="reasoning or response.")] = None,
     answer_type: Annotated[
         str | None,
-        typer.Option(help="math (the default), number, choice, or exact (as in training)."),
+        typer.Option(help="math, number, choice or exact, instead of the file's own (math)."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The page; default credit.html, none with --json.")

@@ -46,7 +46,7 @@ def show(
 ) -> dict[str, Any]:  # fmt: skip
     """Credit of the chosen response by each method, JSON-ready.
 
-    Without an `answer_type` it is the training's own for a row of a training run, else `math`.
+    Without an `answer_type` it is the response's own.
 
     Returns:
         What `oar_bench.training.token_credit.token_credit` gives, and `prompt`, `response`,
@@ -59,22 +59,28 @@ def show(
     from oar_bench.engines.hf import HFEngine, context_limit
     from oar_bench.engines.tokens import encode, response_text
     from oar_bench.identity import environment, fingerprint, fingerprint_checkpoint
-    from oar_bench.tasks.problems import ANSWER_TYPE
     from oar_bench.training.token_credit import token_credit
 
     engine = HFEngine.load(model)
     tokenizer = engine.tokenizer
-    prompt, response = encode(tokenizer, chosen.prompt), _response_ids(tokenizer, chosen)
+    prompt = chosen.prompt_ids or encode(tokenizer, chosen.prompt)
+    response = chosen.response_ids or _encoded(tokenizer, chosen)
     for name, ids in (("prompt", prompt), ("response", response)):
         if not ids:
             raise InputError(f"the {name} has no token", chosen.source)
+    entries = int(engine.model.get_input_embeddings().weight.shape[0])  # type: ignore[index]
+    if max(*prompt, *response) >= entries:
+        raise InputError(
+            f"a token id is beyond the model's vocabulary of {entries}", chosen.source,
+            "give the checkpoint that sampled it",
+        )  # fmt: skip
     length, limit = len(prompt) + len(response), context_limit(engine.model)
     if limit is not None and length > limit:
         raise InputError(
             f"prompt and response have {length} tokens, the model's context {limit}",
             chosen.source, "choose a shorter response",
         )  # fmt: skip
-    kind: AnswerType = answer_type or (ANSWER_TYPE if chosen.training else "math")
+    kind = answer_type or chosen.answer_type
     # As in training: the answer is looked for in what the ids decode to.
     text = response_text(tokenizer, response)
     prints = {
@@ -88,8 +94,8 @@ def show(
         )  # fmt: skip
     return {
         "schema": SCHEMA, "kind": "credit", "source": chosen.source, "model": str(model),
-        "prompt": chosen.prompt, "response": text, "gold": chosen.gold, "seed": chosen.seed,
-        "prompt_tokens": len(prompt), "answer_type": kind,
+        "prompt": chosen.prompt or str(tokenizer.decode(prompt)), "response": text,
+        "gold": chosen.gold, "seed": chosen.seed, "prompt_tokens": len(prompt), "answer_type": kind,
         **found,
         "names": [str(name) for name in tokenizer.convert_ids_to_tokens(response)],
         "settings": settings.model_dump(mode="json"), "fingerprints": prints,
@@ -97,7 +103,7 @@ def show(
     }  # fmt: skip
 
 
-def _response_ids(tokenizer: PreTrainedTokenizerBase, chosen: Chosen) -> list[int]:
+def _encoded(tokenizer: PreTrainedTokenizerBase, chosen: Chosen) -> list[int]:
     """The response's token ids, with the end of sequence where it was sampled too."""
     ids: list[int] = tokenizer(chosen.response, add_special_tokens=False)["input_ids"]
     end = tokenizer.eos_token_id
@@ -112,7 +118,7 @@ def _notes(chosen: Chosen, text: str, tokens: int, model: str) -> list[str]:
             f"{chosen.tokens} tokens were sampled, the text makes {tokens}: this tokenizer cuts it "
             "otherwise than it was sampled."
         )
-    if text != chosen.response:
+    if chosen.response_ids is None and text != chosen.response:
         notes.append("This tokenizer doesn't give the text back as it was; its own is shown.")
     if chosen.model is not None and chosen.model != model:
         notes.append(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from oar_bench.answers.extract import AnswerType
 from oar_bench.errors import InputError
-from oar_bench.records import read_jsonl
+from oar_bench.records import read_json, read_jsonl
+from oar_bench.tasks.problems import ANSWER_TYPE
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,11 @@ class Chosen:
     """Tokens that were sampled, where the file says so."""
     model: str | None = None
     """Fingerprint of the checkpoint that sampled it, where the file says so."""
-    training: bool = False
-    """It is of a training run of ours, whose answers are `exact` ones."""
+    answer_type: AnswerType = "math"
+    """What counts as its answer: as its evaluation or training run says."""
+    prompt_ids: list[int] | None = None
+    response_ids: list[int] | None = None
+    """The token ids themselves, where the file has them; no text is encoded then."""
 
 
 def choose(
@@ -101,8 +106,12 @@ def _find(file: Path, row: int, problem: str | None, sample: int) -> tuple[int, 
 def _of_row(file: Path, number: int, content: Mapping[str, Any]) -> Chosen:
     where = f"{file}: row {number}"
     response, prompt = content.get("response"), content.get("prompt")
+    if response is None and "response_ids" in content:
+        response = ""  # decoded from the ids
     if not isinstance(response, str):
         raise InputError("it has no text `response`", where)
+    if prompt is None and "prompt_ids" in content:
+        prompt = ""
     if prompt is None:
         prompt = _prompt_beside(file, content.get("problem"), where)
     if not isinstance(prompt, str):
@@ -117,8 +126,28 @@ def _of_row(file: Path, number: int, content: Mapping[str, Any]) -> Chosen:
         ended=content.get("finish_reason") == "stop",
         tokens=tokens if isinstance(tokens, int) else None,
         model=content["model"] if isinstance(content.get("model"), str) else None,
-        training={"step", "advantage"} <= set(content),
+        answer_type=_answer_type(file),
+        prompt_ids=_ids(content, "prompt_ids", where),
+        response_ids=_ids(content, "response_ids", where),
     )  # fmt: skip
+
+
+def _ids(content: Mapping[str, Any], name: str, where: str) -> list[int] | None:
+    ids = content.get(name)
+    if ids is None:
+        return None
+    if not isinstance(ids, list) or not all(type(i) is int and 0 <= i < 2**31 for i in ids):
+        raise InputError(f"its `{name}` are no token ids", where)
+    return list(ids)
+
+
+def _answer_type(file: Path) -> AnswerType:
+    """What the evaluation or the training run says in whose folder a file lies, else `math`."""
+    generation = file.parent / "generation.json"
+    if generation.is_file():
+        kind = read_json(generation).get("grading", {}).get("answer_type", "math")
+        return kind if kind in get_args(AnswerType) else "math"
+    return ANSWER_TYPE if (file.parent / "run.json").is_file() else "math"
 
 
 def _prompt_beside(file: Path, problem: Any, where: str) -> Any:

@@ -99,8 +99,11 @@ def test_the_page_has_these_cells():
         "  grpo     1.00           0     –",
     ]
     assert [name for name, _ in spans(page, "Tokens of grpo")][:3] == ["n", "n", "n"]
-    for said in ("a/checkpoint · 6 tokens, 3 of them scored", "mine.jsonl: row 2", "0123456789ab",
-                 "oar-bench credit show a/checkpoint", "answer_type", "the right answer is 8"):  # fmt: skip
+    about = (
+        "a/checkpoint · 6 tokens, 3 of them scored", "mine.jsonl: row 2", "0123456789ab",
+        "oar-bench credit show a/checkpoint", "answer_type", "the right answer is 8",
+    )  # fmt: skip
+    for said in about:
         assert said in page.text
 
 
@@ -147,9 +150,12 @@ def test_an_answer_with_nothing_before_it():
 def hostile():
     pieces = ["3", HOSTILE[0], " = 7", " ####", " 7", *HOSTILE[1:], "\n", ""]
     names = [*pieces[:-1], HOSTILE[0]]
-    return made(pieces, names, prompt="\n".join(HOSTILE), gold=HOSTILE[2], model=HOSTILE[4],
-                source=HOSTILE[6], notes=list(HOSTILE), settings={HOSTILE[0]: HOSTILE[4]},
-                fingerprints={"model": HOSTILE[6]}, environment={HOSTILE[2]: HOSTILE[1]})  # fmt: skip
+    texts = {
+        "prompt": "\n".join(HOSTILE), "gold": HOSTILE[2], "model": HOSTILE[4],
+        "source": HOSTILE[6], "notes": list(HOSTILE), "settings": {HOSTILE[0]: HOSTILE[4]},
+        "fingerprints": {"model": HOSTILE[6]}, "environment": {HOSTILE[2]: HOSTILE[1]},
+    }  # fmt: skip
+    return made(pieces, names, **texts)
 
 
 def test_hostile_text_stays_text():
