@@ -114,6 +114,8 @@ class CreditSettings(Section):
     """Whose weights the controls `shuffled` and `inverted` rearrange."""
     chunk_size: Positive = 64
     """Responses a forward pass of credit; changes memory, never the importances."""
+    save_weights: bool = False
+    """Write every response's importances and weights to credit.jsonl; changes no number."""
 
 
 class EvaluationSettings(Section):

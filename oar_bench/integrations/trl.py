@@ -79,6 +79,8 @@ class OARGRPOTrainer(trl.GRPOTrainer):  # type: ignore[misc]
         check_method(method, "method")
         self.credit_method, self.credit_settings = method, credit or CreditSettings()
         self.credit_answer_type: AnswerType = answer_type
+        for name in ("tools", "environment_factory"):
+            _refuse(name, bool(kwargs.get(name)))
         super().__init__(*args, **kwargs)
         _check_covered(self)
 
@@ -86,8 +88,7 @@ class OARGRPOTrainer(trl.GRPOTrainer):  # type: ignore[misc]
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
         if not self.model.training:
             return batch
-        if "tool_mask" in batch:
-            raise InputError("a rollout has tokens that were not sampled", "env_mask", NOT_COVERED)
+        _refuse("env_mask (tokens that were not sampled)", "tool_mask" in batch)
         began = time.perf_counter()
         advantages, mask = batch["advantages"], batch["completion_mask"]
         # TRL empties the mask of a truncated response that it leaves out of the loss.
@@ -125,19 +126,15 @@ class OARGRPOTrainer(trl.GRPOTrainer):  # type: ignore[misc]
             self._metrics["train"][f"oar/{name}"].append(mean)
 
 
-NOT_COVERED = "use trl.GRPOTrainer for it"
+def _refuse(name: str, present: bool) -> None:
+    if present:
+        raise InputError("token weights don't cover it", name, "use trl.GRPOTrainer")
 
 
 def _check_covered(trainer: Any) -> None:
     """Refuse the settings of a GRPOTrainer under which the weights would be wrong or hang."""
     plugin = getattr(trainer.accelerator.state, "deepspeed_plugin", None)
-    refused = {
-        "tools": bool(trainer.tools),
-        "environment_factory": trainer.environment_factories is not None,
-        "a model with images": trainer._is_vlm,
-        "FSDP": trainer.is_fsdp_enabled,
-        "DeepSpeed ZeRO-3": plugin is not None and plugin.zero_stage == 3,
-    }
-    for name, present in refused.items():
-        if present:
-            raise InputError("token weights don't cover it", name, NOT_COVERED)
+    _refuse("tools", bool(trainer.tools))
+    _refuse("a model with images", trainer._is_vlm)
+    _refuse("FSDP", trainer.is_fsdp_enabled)
+    _refuse("DeepSpeed ZeRO-3", plugin is not None and plugin.zero_stage == 3)

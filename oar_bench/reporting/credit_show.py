@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +15,7 @@ from oar_bench.reporting.credit_page import GENERATOR, credit_page
 from oar_bench.reporting.credit_source import Chosen
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from oar_bench.integrations.saved import Response
 
 
 class Console(Protocol):
@@ -56,31 +56,20 @@ def show(
     Raises:
         InputError: no such checkpoint, an empty prompt or response, or one beyond its context.
     """
-    from oar_bench.engines.hf import HFEngine, context_limit
-    from oar_bench.engines.tokens import encode, response_text
+    from oar_bench.engines.hf import HFEngine
+    from oar_bench.engines.tokens import response_text
     from oar_bench.identity import environment, fingerprint, fingerprint_checkpoint
+    from oar_bench.integrations.saved import answer_type_of, as_tokens, check_fit
     from oar_bench.training.token_credit import token_credit
 
     engine = HFEngine.load(model)
     tokenizer = engine.tokenizer
-    prompt = chosen.prompt_ids or encode(tokenizer, chosen.prompt)
-    response = chosen.response_ids or _encoded(tokenizer, chosen)
-    for name, ids in (("prompt", prompt), ("response", response)):
-        if not ids:
-            raise InputError(f"the {name} has no token", chosen.source)
-    entries = int(engine.model.get_input_embeddings().weight.shape[0])  # type: ignore[index]
-    if max(*prompt, *response) >= entries:
-        raise InputError(
-            f"a token id is beyond the model's vocabulary of {entries}", chosen.source,
-            "give the checkpoint that sampled it",
-        )  # fmt: skip
-    length, limit = len(prompt) + len(response), context_limit(engine.model)
-    if limit is not None and length > limit:
-        raise InputError(
-            f"prompt and response have {length} tokens, the model's context {limit}",
-            chosen.source, "choose a shorter response",
-        )  # fmt: skip
-    kind = answer_type or chosen.answer_type
+    tokens = as_tokens(chosen.row, chosen.name, None, tokenizer)
+    prompt, response = tokens.prompt_ids, tokens.response_ids
+    if not response:
+        raise InputError("the response has no token", chosen.source)
+    check_fit(tokens, engine.model, chosen.source)
+    kind = answer_type or (answer_type_of(chosen.file) if chosen.file else "math")
     # As in training: the answer is looked for in what the ids decode to.
     text = response_text(tokenizer, response)
     prints = {
@@ -89,40 +78,34 @@ def show(
     }
     with console.stage("credit", len(methods)) as tick:
         found = token_credit(
-            engine.model, tokenizer, prompt, response, text, chosen.seed, methods, settings,
+            engine.model, tokenizer, prompt, response, text, tokens.seed, methods, settings,
             answer_type=kind, progress=tick,
         )  # fmt: skip
     return {
         "schema": SCHEMA, "kind": "credit", "source": chosen.source, "model": str(model),
-        "prompt": chosen.prompt or str(tokenizer.decode(prompt)), "response": text,
-        "gold": chosen.gold, "seed": chosen.seed, "prompt_tokens": len(prompt), "answer_type": kind,
+        "prompt": chosen.row.get("prompt", str(tokenizer.decode(prompt))), "response": text,
+        "gold": str(chosen.row.get("gold", "")), "seed": tokens.seed,
+        "prompt_tokens": len(prompt), "answer_type": kind,
         **found,
         "names": [str(name) for name in tokenizer.convert_ids_to_tokens(response)],
         "settings": settings.model_dump(mode="json"), "fingerprints": prints,
-        "environment": environment(), "notes": _notes(chosen, text, len(response), prints["model"]),
+        "environment": environment(), "notes": _notes(chosen.row, tokens, text, prints["model"]),
     }  # fmt: skip
 
 
-def _encoded(tokenizer: PreTrainedTokenizerBase, chosen: Chosen) -> list[int]:
-    """The response's token ids, with the end of sequence where it was sampled too."""
-    ids: list[int] = tokenizer(chosen.response, add_special_tokens=False)["input_ids"]
-    end = tokenizer.eos_token_id
-    return [*ids, end] if chosen.ended and end is not None else ids
-
-
-def _notes(chosen: Chosen, text: str, tokens: int, model: str) -> list[str]:
+def _notes(row: Mapping[str, Any], tokens: Response, text: str, model: str) -> list[str]:
     """What a reader should know before trusting the places of the tokens."""
     notes = []
-    if chosen.tokens is not None and chosen.tokens != tokens:
+    if tokens.other_length:
         notes.append(
-            f"{chosen.tokens} tokens were sampled, the text makes {tokens}: this tokenizer cuts it "
-            "otherwise than it was sampled."
+            f"{row['response_tokens']} tokens were sampled, the text makes "
+            f"{len(tokens.response_ids)}: this tokenizer cuts it otherwise than it was sampled."
         )
-    if chosen.response_ids is None and text != chosen.response:
+    if tokens.encoded and text != row["response"]:
         notes.append("This tokenizer doesn't give the text back as it was; its own is shown.")
-    if chosen.model is not None and chosen.model != model:
+    if row.get("model", model) != model:
         notes.append(
-            f"Another checkpoint ({chosen.model}) sampled this response than the one asked "
+            f"Another checkpoint ({row['model']}) sampled this response than the one asked "
             f"about its tokens ({model})."
         )
     return notes

@@ -158,11 +158,15 @@ def rollout_rows(
     rollout: Rollout, grades: Sequence[Grade], advantages: torch.Tensor, step: int
 ) -> list[dict[str, Any]]:
     """The rows of rollouts.jsonl: each response with its verdict, reward and advantage."""
+    first: dict[str, int] = {}  # the row at which a problem's group begins
+    for i, problem in enumerate(rollout.problems):
+        first.setdefault(problem.id, i)
     return [
         {
             "schema": SCHEMA,
             "step": step,
             "problem": rollout.problems[i].id,
+            "sample": i - first[rollout.problems[i].id],
             "prompt": rollout.problems[i].prompt,
             "response": rollout.texts[i],
             "response_tokens": len(rollout.responses[i]),

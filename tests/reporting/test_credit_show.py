@@ -9,6 +9,7 @@ import pytest
 from oar_bench.config import METHODS, CreditSettings
 from oar_bench.credit.assign import assign, weighted_positions
 from oar_bench.errors import InputError
+from oar_bench.records import read_jsonl
 from oar_bench.reporting.credit_page import GENERATOR
 from oar_bench.reporting.credit_source import choose
 from oar_bench.training.token_credit import token_credit
@@ -35,57 +36,53 @@ def of_file(file, row=None, problem=None, sample=None):
 
 
 def test_a_row_by_its_number_and_by_its_problem(file):
-    assert of_file(file).response == RESPONSES[0]
-    assert of_file(file, row=2).response == RESPONSES[1]
-    assert of_file(file, problem="a").seed == 11
-    assert of_file(file, problem="a", sample=1).seed == 13
-    chosen = of_file(file, row=1)
-    assert (chosen.prompt, chosen.gold, chosen.tokens, chosen.ended) == (PROMPTS[0], "7", 10, True)
+    assert of_file(file).row["response"] == RESPONSES[0]
+    assert of_file(file, row=2).row["response"] == RESPONSES[1]
+    assert of_file(file, problem="a").row["seed"] == 11
+    chosen = of_file(file, problem="a", sample=0)
+    assert chosen.name == {"step": 1, "problem": "a", "sample": 0}
     assert chosen.source == f"{file}: row 1, problem a, step 1"
 
 
 def test_samples_name_their_number_and_their_prompts_stand_beside(tmp_path):
     write_rows(tmp_path / "problems.jsonl", [{"problem": "a", "prompt": "1 + 1 ="}])
     rows = [{"problem": "a", "sample": s, "response": f"#### {s}"} for s in (3, 0)]
-    rows.append({"problem": "b", "sample": 0, "response": "#### 1"})
+    rows += [{"problem": "b", "sample": 0, "response": "#### 1"}]
     path = tmp_path / "samples.jsonl"
     write_rows(path, rows)
     chosen = of_file(path, problem="a", sample=3)
-    assert (chosen.prompt, chosen.response) == ("1 + 1 =", "#### 3")
-    assert of_file(path, problem="a").response == "#### 0"
+    assert (chosen.row["prompt"], chosen.row["response"]) == ("1 + 1 =", "#### 3")
+    assert chosen.name == {"problem": "a", "sample": 3}
+    assert of_file(path, problem="a").row["response"] == "#### 0"
     with pytest.raises(InputError, match=r"row 3: it has no `prompt`; nor has problems\.jsonl"):
         of_file(path, row=3)
 
 
-def test_the_answer_type_is_that_of_the_folder(file):
-    assert of_file(file).answer_type == "math"
-    (file.parent / "run.json").write_text("{}")
-    assert of_file(file).answer_type == "exact"
-    (file.parent / "generation.json").write_text('{"grading": {"answer_type": "number"}}')
-    assert of_file(file).answer_type == "number"
+def test_without_numbers_samples_stand_in_their_order(tmp_path):
+    write_rows(tmp_path / "x.jsonl", [{"problem": 7, "prompt": "", "response": t} for t in "ab"])
+    assert of_file(tmp_path / "x.jsonl", problem="7", sample=1).row["response"] == "b"
 
 
 def test_token_ids_of_the_file_are_used_as_they_are(call, start, tokenizer, tmp_path):
     prompt, response = tokenizer("1 + 1 =")["input_ids"], tokenizer("so 2 ; #### 2")["input_ids"]
     write_rows(tmp_path / "x.jsonl", [{"prompt_ids": prompt, "response_ids": response},
                                       {"prompt_ids": [1], "response_ids": [10**6]},
-                                      {"prompt_ids": ["a"], "response_ids": [1]}])  # fmt: skip
+                                      {"prompt_ids": 1, "response_ids": [1]}])  # fmt: skip
     common = ("credit", "show", str(start), "--responses", str(tmp_path / "x.jsonl"), "--json")
     found = json.loads(call(*common).stdout)
     assert (found["ids"], found["prompt"], found["response"]) == (
         response, "1 + 1 =", "so 2 ; #### 2"
     )  # fmt: skip
     assert found["notes"] == []
-    for row, said in (("2", "beyond the model's vocabulary"), ("3", "are no token ids")):
+    for row, said in (("2", "the model's vocabulary"), ("3", "`prompt_ids` are no token ids")):
         done = call(*common, "--row", row)
         assert done.returncode == 2
         assert said in done.stderr
 
 
 def test_lone_surrogates_become_replacement_characters():
-    assert choose("a", "lone \ud83d, whole \U0001f600", None, None, None, None).response == (
-        "lone \ufffd, whole \U0001f600"
-    )
+    chosen = choose("a", "lone \ud83d, whole \U0001f600", None, None, None, None)
+    assert chosen.row["response"] == "lone \ufffd, whole \U0001f600"
 
 
 WRONG = [
@@ -107,7 +104,7 @@ def test_a_row_without_a_response(tmp_path):
     write_rows(tmp_path / "x.jsonl", [{"prompt": "a"}, {"prompt": 3, "response": "b"}])
     with pytest.raises(InputError, match="row 1: it has no text `response`"):
         of_file(tmp_path / "x.jsonl")
-    with pytest.raises(InputError, match="row 2: its `prompt` is no text"):
+    with pytest.raises(InputError, match="row 2: it has no text `prompt`"):
         of_file(tmp_path / "x.jsonl", row=2)
 
 
@@ -146,6 +143,19 @@ def test_every_method_of_the_registry_at_once(call, start, file, tmp_path):
     page = out.read_text()
     for name in METHODS:
         assert f"<h3>{name}</h3>" in page
+
+
+@pytest.mark.parametrize("method", ["oar-p", "random"])
+def test_the_weights_are_those_that_credit_weights_writes(call, start, tmp_path, method):
+    path, out = tmp_path / "mine.jsonl", tmp_path / "weights.jsonl"
+    rows = [{key: value for key, value in row.items() if key in ("prompt", "response")}
+            for row in ROWS]  # fmt: skip
+    write_rows(path, rows)
+    common = (str(start), "--responses", str(path), "--method", method)
+    assert call("credit", "weights", *common, "--out", str(out)).returncode == 0
+    for number, row in enumerate(read_jsonl(out), start=1):
+        found = json.loads(call("credit", "show", *common, "--row", str(number), "--json").stdout)
+        assert found["methods"][method]["weight"] == pytest.approx(row["weights"], rel=1e-3)
 
 
 def test_the_page_is_the_default_and_only_a_page_is_overwritten(call, start, tmp_path, monkeypatch):
@@ -198,7 +208,7 @@ BAD = [
     (["CKPT", "--responses", "FILE", "--out", "."], "--out"),
     (["CKPT", "--prompt", "", "--response", "7"], "the prompt has no token"),
     (["CKPT", "--prompt", "1 + 1 =", "--response", ""], "the response has no token"),
-    (["CKPT", "--prompt", "1 + 1 =", "--response", "7 " * 500], "the model's context 48"),
+    (["CKPT", "--prompt", "1 + 1 =", "--response", "7 " * 500], "the model's context is 48"),
     (["nowhere", "--responses", "FILE"], "nowhere: no such checkpoint folder"),
     ([".", "--responses", "FILE"], "no config.json"),
 ]
