@@ -15,8 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from oar_bench.errors import InputError, nearest
 from oar_bench.resources import shipped
 
-Method = Literal["grpo", "uniform", "oar-p", "oar-g", "shuffled", "random", "inverted"]
-METHODS: tuple[str, ...] = get_args(Method)
+Importance = Literal[
+    "oar-p", "oar-d", "oar-g", "oar-g0", "oar-gp", "oar-gf",
+    "oar-p-span", "oar-p-sample", "oar-p-preselect", "entropy", "attention", "position", "random",
+]  # fmt: skip
+Method = Literal["grpo", "uniform", Importance, "shuffled", "inverted"]
+IMPORTANCE_METHODS: tuple[str, ...] = get_args(Importance)
+METHODS: tuple[str, ...] = ("grpo", "uniform", *IMPORTANCE_METHODS, "shuffled", "inverted")
 Pfinal = Literal["last", "answer_mean", "answer_kl", "answer_joint"]
 
 Positive = Annotated[int, Field(gt=0)]
@@ -100,22 +105,32 @@ class CreditSettings(Section):
 
     probe: Literal["own"] = "own"
     pfinal: Pfinal = "answer_mean"
-    replacement: Literal["pad"] = "pad"
+    replacement: Literal["pad"] | Annotated[int, Field(ge=0)] = "pad"
+    """What takes a token's place: the pad token, or a token's id."""
     sigma: Annotated[float, Field(gt=0)] = 1e-3
     sigma_scale: Literal["absolute", "relative"] = "absolute"
     noise_draws: Positive = 1
+    fisher_top_k: Positive = 4
+    """Likeliest tokens at each answer position that oar-gf goes through."""
+    mediator_count: Annotated[int, Field(ge=0)] | Literal["all"] = 8
+    """Later tokens that oar-d recomputes; all of them make it exact OAR-P."""
+    mediators: Literal["attention", "next"] = "attention"
+    span: Positive = 8
+    """Neighbouring tokens that oar-p-span replaces together."""
+    exact_share: Rate = 0.25
+    """Share of the tokens that oar-p-sample and oar-p-preselect score exactly."""
     q: Share = 0.4
     beta: NonNegative = 2.0
     floor: Share = 0.1
     scope: Literal["reasoning", "response"] = "reasoning"
     preserve_mass: bool = True
     released_quirks: bool = False
-    control_of: Literal["oar-p", "oar-g"] = "oar-p"
+    control_of: Importance = "oar-p"
     """Whose weights the controls `shuffled` and `inverted` rearrange."""
-    chunk_size: Positive = 64
-    """Responses a forward pass of credit; changes memory, never the importances."""
     save_weights: bool = False
     """Write every response's importances and weights to credit.jsonl; changes no number."""
+    memory_mib: Positive = 256
+    """MiB that a pass of credit may take over the model's own; changes speed, no importance."""
 
 
 class EvaluationSettings(Section):

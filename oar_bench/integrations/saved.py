@@ -31,6 +31,7 @@ from oar_bench.training.model import pad_batch
 from oar_bench.training.rollout import probed_batch
 
 Row = Mapping[str, Any]
+CHUNK = 64  # responses that are weighed and written together
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def weigh_file(
         check_fit(response, model, f"{path}, problem {response.name['problem']}")
     kind = answer_type or answer_type_of(path)
     made_by = fingerprint([
-        method, settings.model_dump(mode="json", exclude={"save_weights", "chunk_size"}), kind,
+        method, settings.model_dump(mode="json", exclude={"save_weights", "memory_mib"}), kind,
         fingerprint_checkpoint(checkpoint),
     ])  # fmt: skip
     found = 0
@@ -154,7 +155,7 @@ def weigh_file(
         done = _done(out, responses, made_by)
         missing = [r for r in responses if name_of(r.name) not in done]
         progress(len(done), len(responses))
-        for part in _parts(missing, settings.chunk_size):
+        for part in _parts(missing, CHUNK):
             made, probed = _weigh(part, model, tokenizer, method, settings, kind, made_by)
             rows.write(made)
             found += probed

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -137,14 +140,24 @@ def _row(method: str, found: dict[int, Evaluation], pair: Pair | None) -> Row:
          for n in metrics.powers(k)},
         float(np.sqrt(np.mean([metrics.run_sd(v) ** 2 for v in values]))),
         float(np.mean([m.get(f"maj@{k}", {}).get("value", np.nan) for m in about])),
-        float(np.mean([m["truncated"] for m in about])),
-        float(np.mean([m["no_answer"] for m in about])),
-        float(np.mean([m["response_tokens"] for m in about])),
-        float(np.mean([m["equal_completions"] for m in about])),
+        mean_of(about, "truncated"),
+        mean_of(about, "no_answer"),
+        mean_of(about, "response_tokens"),
+        mean_of(about, "equal_completions"),
         {s: float(np.mean([m["statuses"].get(s, 0) / m["n_samples"] for m in about]))
          for s in statuses},
         pair,
     )  # fmt: skip
+
+
+def mean_of(about: Sequence[Mapping[str, Any]], key: str) -> float:
+    """The mean of a metric over results; NaN where one of them doesn't know it (null).
+
+    >>> mean_of([{"truncated": 0.25}, {"truncated": 0.75}], "truncated")
+    0.5
+    """
+    values = [math.nan if of.get(key) is None else float(of[key]) for of in about]
+    return float(np.mean(values))
 
 
 def over_seeds(values: Floats) -> Interval:

@@ -35,6 +35,7 @@ class Evaluation:
     metrics: Mapping[str, Any]
     fingerprints: Mapping[str, str]
     settings: Mapping[str, Any]
+    folder: Path
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,9 @@ def _load_evaluations(
         if not results.get("complete", bool(results)):
             missing.append(LeftOut(where, f"evaluation of {folder.name} is unfinished"))
             continue
+        if reason := unpaired(folder):
+            missing.append(LeftOut(f"{where}/eval/{folder.name}", reason))
+            continue
         evaluation = load_evaluation(folder, f"{where}/eval/{folder.name}", allow)
         found[evaluation.task] = evaluation
     return found, missing
@@ -227,7 +231,18 @@ def load_evaluation(folder: Path, where: str, allow: Names[str] = ()) -> Evaluat
         metrics,
         _mapping(results, "fingerprints", results_file),
         _mapping(results, "settings", results_file),
+        folder,
     )
+
+
+def unpaired(folder: Path) -> str | None:
+    """Why the results in a folder can't be set against others problem by problem; None if so."""
+    results = read_json(folder / "results.json")
+    if results.get("kind") == "probe":
+        return "this is a contamination probe, not an evaluation"
+    if results.get("engine") == "lm-eval" and not (folder / "scores.jsonl").is_file():
+        return "lm-eval ran this task, and none of its metrics is right or wrong for each problem"
+    return None
 
 
 METRIC_COLUMNS = ("reward", "weight_mean", "weight_max", "weight_ess", "frac_no_probe",

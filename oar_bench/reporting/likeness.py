@@ -13,6 +13,8 @@ from oar_bench.reporting.frames import Collection, Evaluation
 MAY_DIFFER = ("method", "seed")
 OF_ROWS = ("grader", "model", "fingerprint", "task")
 """Fields of single rows that `--allow` may name: see `oar_bench.evaluation.rows`."""
+PROBLEMS = "problems"
+"""What `--allow` may name to compare results of several problem sets on those in common."""
 Difference = tuple[str, str, str, str, str]
 """A field, its value here, where that is, its value there, and where that is."""
 WHICH_RUNS = "reproduce."  # the section that says which runs to make, not how to make one
@@ -103,13 +105,12 @@ def check_allow(allow: Names[str], known: Iterable[str]) -> None:
 def unlike_evaluations(evaluations: Sequence[Evaluation], allow: Names[str] = ()) -> list[str]:
     """Raise InputError naming the field in which evaluations of one task differ.
 
-    Compared are all settings and fingerprints apart from the model's, then the problems. The
+    Compared are the problems, then all settings and fingerprints apart from the model's. The
     sampling fingerprint is compared by the settings that it holds, which can be named.
     """
+    refuse_other_problems(evaluations, "or add --allow problems to compare those in common")
     named = [(e.where, evaluation_fields(e)) for e in evaluations]
-    notes = judged(_differences(named), allow, "compare like results")
-    refuse_other_problems(evaluations)
-    return notes
+    return judged(_differences(named), allow, "compare like results")
 
 
 def evaluation_fields(evaluation: Evaluation) -> dict[str, str]:
@@ -121,14 +122,18 @@ def evaluation_fields(evaluation: Evaluation) -> dict[str, str]:
     return fields | marks
 
 
-def refuse_other_problems(evaluations: Sequence[Evaluation]) -> None:
+def refuse_other_problems(evaluations: Sequence[Evaluation], or_else: str = "") -> None:
     """InputError unless all evaluations hold the same problems: they are paired one by one."""
     same = evaluations[0]
     for other in evaluations[1:]:
-        if other.matrix.problems != same.matrix.problems:
+        here, there = set(other.matrix.problems), set(same.matrix.problems)
+        if here != there:
+            mend = "evaluate on the same ones"
             raise InputError(
-                f"other problems than {same.where}", other.where, "evaluate on the same ones"
-            )
+                f"other problems than {same.where} ({len(here)} here, {len(there)} there, "
+                f"{len(here & there)} in common)", other.where,
+                f"{mend}, {or_else}" if or_else and here & there else mend,
+            )  # fmt: skip
 
 
 def _known(collection: Collection) -> Iterable[str]:
