@@ -15,7 +15,7 @@ from oar_bench.credit.reshape import effective_share, reshape
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["Credit", "CreditBatch", "assign", "importance", "weighted_positions"]
+__all__ = ["Credit", "CreditBatch", "assign", "importance", "weight_metrics", "weighted_positions"]
 
 
 @dataclass(frozen=True)
