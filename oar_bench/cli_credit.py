@@ -158,3 +158,89 @@ def show(
 
     print_credit(found)
     print(page)
+
+
+@app.command()
+def fidelity(
+    model: Annotated[Path, typer.Argument(help="Folder of a Hugging Face checkpoint.")],
+    task: Annotated[str | None, typer.Option(help="Task whose problems it answers.")] = None,
+    responses: Annotated[
+        Path | None, typer.Option(help="Responses from a file (as `weights` reads it) instead.")
+    ] = None,
+    gold: Annotated[
+        bool, typer.Option("--gold", help="The task's worked solutions instead of sampling.")
+    ] = False,
+    method: Annotated[
+        str, typer.Option(help="Importances beside oar-p and position, separated by commas.")
+    ] = "oar-d,oar-g",
+    problems: Annotated[int | None, typer.Option(min=1, help="The first so many problems.")] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Responses sampled to each problem.")] = 1,
+    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy decoding.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling keys.")] = 0,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the problems, DIR/gsm8k/test.jsonl; else the hub."),
+    ] = None,
+    chat_template: Annotated[
+        bool, typer.Option("--chat-template", help="Ask through the tokenizer's chat template.")
+    ] = False,
+    recipe: Annotated[
+        str | None, typer.Option(help="Credit settings of this recipe, not the defaults.")
+    ] = None,
+    memory_mib: Annotated[
+        int | None, typer.Option(min=1, help="MiB that a pass may take over the model's own.")
+    ] = None,
+    replacement_other: Annotated[
+        str, typer.Option(help="Id of the second replacement token, or frequent.")
+    ] = "frequent",
+    answer_type: Annotated[
+        str | None, typer.Option(help="math, number, choice or exact, instead of the task's own.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of table and figure.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Measure how well each importance stands in for exact OAR-P, on responses of this model.
+
+    Rank agreement, overlap of the top tokens, agreement of two draws and across the replacement
+    token, deletion and insertion curves, and the cost; position, which needs no model, beside them.
+
+    Examples:
+
+      oar-bench credit fidelity CHECKPOINT --task oar_arithmetic --problems 32 --method oar-d,oar-g
+
+      oar-bench credit fidelity CHECKPOINT --task oar_gsm8k --data-dir DIR --gold --problems 8 \
+--method oar-d,oar-gf,attention --out fidelity
+
+      oar-bench credit fidelity CHECKPOINT --responses EVAL/samples.jsonl --method oar-p-span
+    """
+    from oar_bench.config import load_credit
+    from oar_bench.evaluation.asking import Asking
+
+    names = split_words(method, "--method")
+    kind = choice(answer_type, ("math", "number", "choice", "exact"), "--answer-type")
+    changes = {} if memory_mib is None else {"memory_mib": memory_mib}
+    settings = load_credit(recipe, changes)
+    from oar_bench.engines.tokens import check_checkpoint
+    from oar_bench.reporting import fidelity as stage
+    from oar_bench.reporting import fidelity_text as text
+    from oar_bench.reporting.fidelity_source import Source
+
+    stage.rows_of(names)
+    check_checkpoint(model)
+    if out is not None:
+        text.check_out(out)
+    from oar_bench.console import Progress
+
+    source = Source(
+        task, responses, gold, problems, samples, temperature, seed, kind,
+        Asking(data_dir, chat_template),
+    )  # fmt: skip
+    found = stage.fidelity(model, source, names, settings, replacement_other, Progress())
+    command = shlex.join(["oar-bench", *sys.argv[1:]])
+    written = [] if out is None else text.write(out, found, command)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    print(text.plain(found))
+    for path in written:
+        print(path)

@@ -18,6 +18,9 @@ from oar_bench.credit.aligned import Aligned, Layers, at, forward, has_plain_cac
 from oar_bench.credit.answer import divergence
 from oar_bench.credit.memory import Sizes, rows_within
 
+Inside = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""(branches (n,), columns (c,)) -> (n, c) bool, whether a branch replaces a column."""
+
 MAX_WASTE = 0.06
 FEW_TOKENS = 48
 """A pass with fewer tokens costs hardly less than one with so many: below it waste is free."""
@@ -63,11 +66,45 @@ class Branching:
             start, stop: (N,) int64, columns [start, stop) are replaced.
             replacement: the id that takes their place.
         """
+
+        def inside(chosen: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+            return (columns >= start[chosen, None]) & (columns < stop[chosen, None])
+
+        return self._run(numbers, start, inside, replacement)
+
+    def replaced(
+        self, numbers: torch.Tensor, marked: torch.Tensor, replacement: int
+    ) -> torch.Tensor:
+        """How far N branches move the answer whose replaced columns are any, (N,) float32 >= 0.
+
+        Args:
+            numbers: (N,) int64, the row that each branch belongs to.
+            marked: (N, W) bool, the columns that are replaced; none at all moves nothing.
+            replacement: the id that takes their place.
+        """
+        found = torch.zeros(len(numbers), device=numbers.device)
+        some = torch.nonzero(marked.any(1)).flatten()
+        if len(some):
+            marked = marked[some]
+            found[some] = self._run(
+                numbers[some], marked.int().argmax(1),
+                lambda chosen, columns: marked[chosen][:, columns], replacement,
+            )  # fmt: skip
+        return found
+
+    def _run(
+        self, numbers: torch.Tensor, start: torch.Tensor, inside: Inside, replacement: int
+    ) -> torch.Tensor:
+        """Scores (N,) of branches that begin at the columns `start` (N,), pass by pass."""
         found = torch.zeros(len(numbers), device=numbers.device)
         order = torch.argsort(start, stable=True)
         for part in self._passes(start[order].tolist()):
             chosen = order[part]
-            found[chosen] = self._pass(numbers[chosen], start[chosen], stop[chosen], replacement)
+            begin = int(start[chosen[0]]) if self.reusable else 0
+            columns = torch.arange(begin, self.rows.width, device=start.device)
+            found[chosen] = self._pass(
+                numbers[chosen], start[chosen], begin, inside(chosen, columns), replacement
+            )
         return found
 
     def _passes(self, starts: list[int]) -> Iterator[slice]:
@@ -87,13 +124,12 @@ class Branching:
             first = end
 
     def _pass(
-        self, numbers: torch.Tensor, start: torch.Tensor, stop: torch.Tensor, replacement: int
-    ) -> torch.Tensor:
-        """The scores of the branches of one pass."""
+        self, numbers: torch.Tensor, start: torch.Tensor, begin: int, inside: torch.Tensor,
+        replacement: int,
+    ) -> torch.Tensor:  # fmt: skip
+        """Scores (n,) of the branches of one pass from column `begin` on, `inside` (n, W - begin)
+        being replaced."""
         rows = self.rows
-        begin = int(start[0]) if self.reusable else 0
-        columns = torch.arange(begin, rows.width, device=start.device)
-        inside = (columns >= start[:, None]) & (columns < stop[:, None])
         past = prefix(self.past, numbers, begin)
         later = rows.wanted[rows.wanted >= begin]
         output: Any = self.model(

@@ -179,6 +179,9 @@ IMPORTANCES: dict[str, Callable[[_Task], torch.Tensor]] = {
     "random": _random,
 }
 
+DRAWN = frozenset({"oar-g", "oar-p-sample", "random"})
+"""Importances that are drawn: another key, another value."""
+
 
 def importance(
     method: str,
@@ -199,5 +202,9 @@ def importance(
     Returns:
         (B, S) float32, 0 outside the weighted tokens.
     """
-    replacement = pad_id if settings.replacement == "pad" else settings.replacement
-    return IMPORTANCES[method](_Task(model, batch, settings, replacement))
+    return IMPORTANCES[method](_Task(model, batch, settings, replacement_of(settings, pad_id)))
+
+
+def replacement_of(settings: CreditSettings, pad_id: int) -> int:
+    """The id that takes a replaced token's place."""
+    return pad_id if settings.replacement == "pad" else settings.replacement

@@ -36,6 +36,7 @@ STYLE: dict[str, tuple[str, str]] = {
     "inverted": ("#e69f00", "<"),
 }
 MORE = ("#332288", "#882255", "#999933", "#44aa99", "#aa4499", "#117733")
+MORE_MARKERS = ("h", "*", "p", "d", ">", "8", "H")  # 7 and 6: a pair returns after 42 methods
 PHASE_COLOURS = {"rollout": "#4477aa", "grading": "#ccbb44", "logprobs": "#66ccee",
                  "credit": "#ee6677", "update": "#228833"}  # fmt: skip
 DARK = {  # what the page shows instead where the reader prefers dark
@@ -51,7 +52,8 @@ def style(method: str, methods: list[str]) -> tuple[str, str]:
     if method in STYLE:
         return STYLE[method]
     others = [name for name in methods if name not in STYLE]
-    return MORE[others.index(method) % len(MORE)], "h"
+    place = others.index(method)
+    return MORE[place % len(MORE)], MORE_MARKERS[place % len(MORE_MARKERS)]
 
 
 def draw(name: str, height: float, paint: Callable[[Figure], None]) -> str:
@@ -88,7 +90,7 @@ def learning(curves: pd.DataFrame, methods: list[str]) -> str:
         axes.set_xlabel("training step")
         axes.set_ylabel("sampled answers right, %")
         axes.grid(axis="y", linewidth=0.6)
-        _legend(figure, len(methods))
+        legend(figure, len(methods))
 
     return draw("learning", 3.5, paint)
 
@@ -99,7 +101,8 @@ def _line(axes: Axes, x: Any, shares: pd.Series, method: str, colour: str, marke
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _legend(figure: Figure, entries: int) -> None:
+def legend(figure: Figure, entries: int) -> None:
+    """The legend of `entries` labels above the axes."""
     figure.legend(loc="outside upper left", ncols=min(4, max(entries, 1)), fontsize=9,
                   handlelength=1.8, columnspacing=1.2)  # fmt: skip
 
@@ -141,7 +144,7 @@ def _intervals(
         sizes = [len(panel[1]) + 1.2 for panel in panels]
         grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=sizes)
         for (task, items, label), axes in zip(panels, grid[:, 0], strict=True):
-            _dots(axes, items, methods, write)
+            dots(axes, items, methods, write)
             if zero:
                 axes.axvline(0, color=INK, linewidth=1, zorder=0.5)
             axes.set_title(visible(task), loc="left", fontsize=10)
@@ -150,16 +153,21 @@ def _intervals(
     return draw(name, 0.25 + sum(0.34 * len(panel[1]) + 0.95 for panel in panels), paint)
 
 
-def _dots(
-    axes: Axes, items: list[tuple[str, Interval]], methods: list[str], write: Callable[[float], str]
+def dots(
+    axes: Axes,
+    items: list[tuple[str, Interval]],
+    methods: list[str],
+    write: Callable[[float], str],
+    scale: float = 100,
 ) -> None:
+    """A line for each method: its value, written by `write`, and its interval, times `scale`."""
     for place, (method, interval) in enumerate(items):
         colour, marker = style(method, methods)
         if not math.isnan(interval.low):
-            axes.plot([100 * interval.low, 100 * interval.high], [place, place], color=colour,
+            axes.plot([scale * interval.low, scale * interval.high], [place, place], color=colour,
                       linewidth=2, solid_capstyle="round")  # fmt: skip
-        axes.plot([100 * interval.value], [place], color=colour, marker=marker, markersize=7)
-        axes.annotate(write(interval.value), (100 * interval.value, place), (0, 6),
+        axes.plot([scale * interval.value], [place], color=colour, marker=marker, markersize=7)
+        axes.annotate(write(interval.value), (scale * interval.value, place), (0, 6),
                       textcoords="offset points", ha="center", fontsize=9)  # fmt: skip
     axes.set_yticks(range(len(items)), [visible(method) for method, _ in items])
     axes.set_ylim(len(items) - 0.5, -0.75)
@@ -192,7 +200,7 @@ def overhead(costs: list[Cost]) -> str:
         axes.set_xlabel("seconds a training step (median)")
         axes.tick_params(left=False)
         axes.grid(axis="x", linewidth=0.6)
-        _legend(figure, 3)
+        legend(figure, 3)
 
     return draw("overhead", 1.35 + 0.42 * len(costs), paint)
 
@@ -217,6 +225,6 @@ def weights(collection: Collection) -> str:
         axes.set_ylabel("effective share of tokens, %")
         axes.set_ylim(0, 104)
         axes.grid(axis="y", linewidth=0.6)
-        _legend(figure, shown)
+        legend(figure, shown)
 
     return draw("weights", 3.2, paint)

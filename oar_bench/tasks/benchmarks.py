@@ -75,6 +75,7 @@ def benchmark(
             "id": row["id"],
             "problem": row["problem"],
             "answer": row["answer"],
+            "solution": str(row.get("solution") or ""),
             "answer_type": answer_type,
             "extract": extract,
             "tolerance": row_tolerance(row["answer"], row.get("tolerance"), relative_tolerance),

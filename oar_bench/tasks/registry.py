@@ -79,6 +79,8 @@ class Question:
     """This gold's own tolerance, where its row has one; see `Grader.grade`."""
     text: str = ""
     """The bare problem, without instruction, examples or template."""
+    solution: str = ""
+    """A worked solution as it would follow the prompt, where the data have one."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,7 @@ def load_task(
                 _gold(task, document),
                 None if stock else document.get("tolerance"),
                 str(document.get("problem") or document.get("question") or ""),
+                "" if stock else _solution(task, document, prompt),
             )
         )  # fmt: skip
     generation = dict(task.config.generation_kwargs or {})
@@ -250,6 +253,14 @@ def _gold(task: Any, document: Mapping[str, Any]) -> str:
     """The gold as text; of several the first, which is how lm-eval shows it to a model."""
     target = task.doc_to_target(document)
     return str(target[0] if isinstance(target, list) and target else target)
+
+
+def _solution(task: Any, document: Mapping[str, Any], prompt: str) -> str:
+    """The document's worked solution, parted from the prompt as the task parts its answer."""
+    solution = document.get("solution")
+    if not solution:
+        return ""
+    return ("" if prompt[-1:].isspace() else str(task.config.target_delimiter)) + str(solution)
 
 
 def _files_print(name: str) -> str:
