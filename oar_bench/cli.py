@@ -139,7 +139,7 @@ def train(
 
     refuse_begun(folder, resume=resume)
     console = Progress()
-    start = starting_point(chosen, console)
+    start = starting_point(chosen, seed, console)
     with console.stage(f"train {method}, seed {seed}", chosen.train.steps) as tick:
         final = run(
             chosen, method, seed, start, folder, resume=resume,

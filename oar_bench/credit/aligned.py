@@ -51,12 +51,13 @@ class Aligned:
     @property
     def width(self) -> int:
         """W"""
-        return self.ids.shape[1]
+        return int(self.ids.shape[1])
 
     @property
     def wanted(self) -> torch.Tensor:
         """Columns at which some row's logits are needed, ascending."""
-        return torch.unique(self.index)
+        columns: torch.Tensor = torch.unique(self.index)
+        return columns
 
     def answer_attention(self, attention: torch.Tensor) -> torch.Tensor:
         """What the columns that predict the answer pay of an attention (B, W, W): mean (B, W)."""
@@ -124,7 +125,7 @@ class PrefixLayer(DynamicLayer):
     """
 
     def __init__(self, clean: tuple[torch.Tensor, torch.Tensor], rows: Any, length: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.clean, self.rows, self.length = clean, rows, length
         self.is_initialized = True
 

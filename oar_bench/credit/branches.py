@@ -50,9 +50,7 @@ class Branching:
         self.model, self.rows, self.pfinal, self.memory = model, rows, pfinal, memory
         self.sizes = Sizes.of(config, dtype)
         self.reusable = has_plain_cache(model, config)
-        logits, self.past = done or forward(
-            model, rows, wanted=rows.wanted, cached=self.reusable
-        )
+        logits, self.past = done or forward(model, rows, wanted=rows.wanted, cached=self.reusable)
         self.clean = at(logits, rows.wanted, rows.index)
 
     def scores(
@@ -106,7 +104,11 @@ class Branching:
         return self.moved(numbers, start, output.logits, later)
 
     def moved(
-        self, numbers: torch.Tensor, start: torch.Tensor, logits: torch.Tensor, columns: torch.Tensor
+        self,
+        numbers: torch.Tensor,
+        start: torch.Tensor,
+        logits: torch.Tensor,
+        columns: torch.Tensor,
     ) -> torch.Tensor:
         """Divergence (N,) of logits (N, len(columns), V) from the clean ones of the same rows."""
         rows, found = self.rows, []
@@ -119,8 +121,6 @@ class Branching:
             before = index < start[part, None]
             if bool(before.any()):
                 other = torch.where(before[:, :, None], clean, other)
-            found.append(
-                divergence(self.pfinal, clean, other, rows.answer_ids[of], rows.real[of])
-            )
+            found.append(divergence(self.pfinal, clean, other, rows.answer_ids[of], rows.real[of]))
         # KL is >= 0 up to rounding (-1e-7 was seen), the joint score may really be negative.
         return torch.cat(found).clamp(min=0)

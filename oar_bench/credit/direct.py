@@ -66,9 +66,7 @@ def direct_importance(
         )
     importance = torch.zeros(input_ids.shape, dtype=torch.float32, device=input_ids.device)
     sequences = (input_ids, attention_mask, positions, answer, reasoning)
-    for chosen, rows in aligned_chunks(
-        model, *sequences, memory=memory, row_bytes=attended_bytes
-    ):
+    for chosen, rows in aligned_chunks(model, *sequences, memory=memory, row_bytes=attended_bytes):
         _check_window(model, rows)
         found = _Direct(model, rows, pfinal, memory, mediator_count, mediators).scores(replacement)
         importance[chosen] = rows.spread(found, importance[chosen].shape)

@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.func import functional_call
-from torch.nn.functional import log_softmax
+from torch.nn.functional import log_softmax, pad
 
 from oar_bench.credit.aligned import Aligned, Layers, at, forward, has_plain_cache, prefix
 from oar_bench.credit.answer import divergence, longest
-from oar_bench.credit.memory import Sizes
 from oar_bench.credit.perturbation import DEFAULT_MEMORY, aligned_chunks
 from oar_bench.keyed import normal
 
@@ -90,11 +89,13 @@ class _Slopes:
 
     def leaf(self, noise: torch.Tensor | float = 0.0) -> torch.Tensor:
         """The embeddings (B, n, H), moved by the noise, as the variable of a gradient."""
-        return (self.embeddings + noise).requires_grad_(True)
+        moved: torch.Tensor = self.embeddings + noise
+        return moved.requires_grad_(True)
 
     def importance(self, values: torch.Tensor) -> torch.Tensor:
         """Values (B, n) of the columns from `begin` on all W of them."""
-        return torch.nn.functional.pad(values, (self.begin, 0)) * self.rows.scored
+        everywhere: torch.Tensor = pad(values, (self.begin, 0))
+        return everywhere * self.rows.scored
 
 
 def gradient_importance(
@@ -178,8 +179,8 @@ def answer_gradient_importance(
         rows, step = slopes.rows, slopes.embeddings
         if replacement is not None:
             with torch.no_grad():
-                pad = torch.tensor(replacement, device=input_ids.device)
-                step = table(pad).float() - slopes.embeddings
+                other = torch.tensor(replacement, device=input_ids.device)
+                step = table(other).float() - slopes.embeddings
         leaf = slopes.leaf()
         with torch.enable_grad():
             logp = log_softmax(slopes.logits(leaf), -1)

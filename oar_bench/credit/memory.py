@@ -58,7 +58,9 @@ class Sizes:
 
     def branch(self, tokens: int, length: int, answers: int) -> int:
         """Bytes of one row of `tokens` fed on a past up to `length`, with its answer's logits."""
-        return self.token() * tokens + self.past(length) + 5 * tokens * length + self.logits(answers)
+        return (
+            self.token() * tokens + self.past(length) + 5 * tokens * length + self.logits(answers)
+        )
 
     def clean(self, length: int, answers: int) -> int:
         """Bytes of one row of a clean pass whose cache is kept."""

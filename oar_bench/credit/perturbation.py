@@ -99,5 +99,10 @@ def aligned_chunks(
     answers = int(answer.sum(1).max())
     few = rows_within(memory, row_bytes(sizes, int(lengths.max()), answers))
     for chosen in wanted.split(few):
-        parts = (t[chosen] for t in (input_ids, attention_mask, positions, answer))
-        yield chosen, align(*parts, None if reasoning is None else reasoning[chosen])
+        thinks = None if reasoning is None else reasoning[chosen]
+        yield (
+            chosen,
+            align(
+                input_ids[chosen], attention_mask[chosen], positions[chosen], answer[chosen], thinks
+            ),
+        )

@@ -105,7 +105,7 @@ def held_direct(model, batch, replacement: int, count: int, mediators: str) -> t
     result = torch.zeros(batch.input_ids.shape)
     for row, real, ids, answer, thinking in real_rows(batch):
         states: list[torch.Tensor] = []
-        keep = lambda module, args, out: states.append(out)  # noqa: E731
+        keep = lambda module, args, out, states=states: states.append(out)  # noqa: E731
         hooks = [layer.register_forward_hook(keep) for layer in model.model.layers]
         clean = model(ids[None]).logits[0, answer - 1]
         for hook in hooks:
@@ -124,7 +124,7 @@ def held_direct(model, batch, replacement: int, count: int, mediators: str) -> t
             held = torch.tensor([c not in fed for c in range(len(ids))])
             number = iter(range(len(states)))
 
-            def hold(module, args, out, held=held, number=number):
+            def hold(module, args, out, held=held, number=number, states=states):
                 return torch.where(held[None, :, None], states[next(number)], out)
 
             hooks = [layer.register_forward_hook(hold) for layer in model.model.layers]

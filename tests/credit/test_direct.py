@@ -73,7 +73,5 @@ def test_a_window_shorter_than_the_sequence_is_refused(tokenizer):
     with pytest.raises(InputError, match="attention window of 6 tokens is shorter"):
         importance("oar-d", model, batch_of(tokenizer), CreditSettings(), tokenizer.pad_token_id)
     wide = GemmaForCausalLM(GemmaConfig(**sizes, head_dim=8)).eval()
-    found = importance(
-        "oar-d", wide, batch_of(tokenizer), CreditSettings(), tokenizer.pad_token_id
-    )
+    found = importance("oar-d", wide, batch_of(tokenizer), CreditSettings(), tokenizer.pad_token_id)
     assert bool(torch.isfinite(found).all())
