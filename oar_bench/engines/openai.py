@@ -18,7 +18,7 @@ from oar_bench.engines.base import Completion, Request, Sampling, cut_at_stop
 from oar_bench.engines.remote import Policy, Session, as_ready, fetch
 from oar_bench.engines.tokens import (
     check_length,
-    encode,
+    encode_all,
     end_ids_of,
     load_tokenizer,
     response_text,
@@ -134,7 +134,7 @@ class OpenAIEngine:
         """Completions as the server gives them."""
         prompts: dict[str, list[int] | str] = {r.prompt: r.prompt for r in requests}
         if self.tokenizer is not None:
-            encoded = {prompt: encode(self.tokenizer, prompt) for prompt in prompts}
+            encoded = encode_all(self.tokenizer, prompts)
             check_length(max(map(len, encoded.values()), default=0), sampling, self.served.context)
             prompts = {**encoded}
 
