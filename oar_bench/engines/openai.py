@@ -55,8 +55,11 @@ def look_up(base_url: str, name: str | None) -> Served:
     if name is None and len(cards) == 1:
         name = next(iter(cards))
     if name is None:
-        several = f"it serves {', '.join(sorted(cards)[:8])}" if cards else "it lists no models"
-        raise InputError(several, base_url, "choose one with --model-name")
+        if cards:
+            served = f"it serves {', '.join(sorted(cards)[:8])}"
+            raise InputError(served, base_url, "choose one with --model-name")
+        hint = "check the address, most end in /v1, or name a model with --model-name"
+        raise InputError("it lists no models", base_url, hint)
     if cards and name not in cards:
         raise InputError(
             f"unknown model {name!r} on {base_url}", "--model-name", nearest(name, sorted(cards))
