@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from oar_bench import __version__, cli_credit
-from oar_bench.cli_evaluation import evaluate, generate
+from oar_bench.cli_evaluation import AsJson, Seed, evaluate, generate
 from oar_bench.errors import OS_MENDS, InputError
 from oar_bench.stages import (
     choice,
@@ -35,11 +35,9 @@ app = typer.Typer(
 )
 
 Steps = Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the sampling keys.")]
 Allow = Annotated[
     list[str] | None, typer.Option("--allow", help="A field that may differ; repeat for more.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -141,7 +139,7 @@ def train(
 
     refuse_begun(folder, resume=resume)
     console = Progress()
-    start = starting_point(chosen, console)
+    start = starting_point(chosen, seed, console)
     with console.stage(f"train {method}, seed {seed}", chosen.train.steps) as tick:
         final = run(
             chosen, method, seed, start, folder, resume=resume,

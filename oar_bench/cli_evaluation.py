@@ -1,15 +1,18 @@
-"""The commands `generate` and `evaluate`, whose many options they share."""
+"""The commands `generate` and `evaluate`, whose many options are told once, in `job`."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from oar_bench.engines.loaders import EngineChoice
 from oar_bench.evaluation.asking import Asking
-from oar_bench.stages import run_generation, run_scoring
+from oar_bench.stages import Job, run_generation, run_scoring
 
 Model = Annotated[
     Path, typer.Argument(help="Folder of a Hugging Face checkpoint; openai: or the model's name.")
@@ -59,7 +62,7 @@ Probe = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
-def generate(
+def job(
     model: Model,
     tasks: Tasks,
     samples: Samples = 1,
@@ -79,9 +82,36 @@ def generate(
     chat_template: Chat = False,
     system: System = None,
     fewshot: Fewshot = None,
-    shard: ShardOf = None,
     dry_run: DryRun = False,
-) -> None:
+) -> Job:
+    """The options that both commands have, as one value."""
+    return Job(
+        model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out,
+        EngineChoice(engine, base_url, model_name, concurrency, tuple(engine_arg or ())),
+        Asking(data_dir, chat_template, system, fewshot, dry_run=dry_run),
+    )  # fmt: skip
+
+
+def asked(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose first parameter is a `Job`, with the options of `job` in its place.
+
+    Typer reads a command's options from its signature, so the signature is put together here.
+    """
+    shared = inspect.signature(job, eval_str=True).parameters
+    own = [*inspect.signature(command, eval_str=True).parameters.values()][1:]
+
+    def run(**options: Any) -> None:
+        command(job(**{name: options.pop(name) for name in shared}), **options)
+
+    parameters = [*shared.values(), *own]
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__dict__["__signature__"] = inspect.Signature(parameters)
+    return run
+
+
+@asked
+def generate(job: Job, shard: ShardOf = None) -> None:
     """Sample responses to a task's problems. Run it again to resume.
 
     Examples:
@@ -92,40 +122,14 @@ def generate(
 
       oar-bench generate CHECKPOINT --tasks oar_math500 -n 4 --shard 0/8
     """
-    chosen = EngineChoice(engine, base_url, model_name, concurrency, tuple(engine_arg or ()))
-    asking = Asking(data_dir, chat_template, system, fewshot, shard, None, dry_run)
-    for folder in run_generation(
-        model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out,
-        chosen, asking=asking,
-    ):  # fmt: skip
-        part = asking.part()
+    asking = replace(job.asking, shard=shard)
+    part = asking.part()
+    for folder in run_generation(replace(job, asking=asking)):
         print(folder / (part.file if part else "samples.jsonl"))
 
 
-def evaluate(
-    model: Model,
-    tasks: Tasks,
-    samples: Samples = 1,
-    temperature: Temperature = 1.0,
-    top_p: TopP = 1.0,
-    seed: Seed = 0,
-    limit: Limit = None,
-    max_new_tokens: Tokens = None,
-    batch_size: Batch = 256,
-    out: Out = None,
-    engine: EngineName = "hf",
-    base_url: BaseUrl = None,
-    model_name: ModelName = None,
-    concurrency: Concurrency = None,
-    engine_arg: EngineArg = None,
-    data_dir: DataDir = None,
-    chat_template: Chat = False,
-    system: System = None,
-    fewshot: Fewshot = None,
-    dry_run: DryRun = False,
-    probe: Probe = None,
-    as_json: AsJson = False,
-) -> None:
+@asked
+def evaluate(job: Job, probe: Probe = None, as_json: AsJson = False) -> None:
     """Generate and score. Run it again to resume.
 
     Examples:
@@ -142,11 +146,7 @@ def evaluate(
 
       oar-bench evaluate CHECKPOINT --tasks oar_math500 --probe partial:0.6
     """
-    chosen = EngineChoice(engine, base_url, model_name, concurrency, tuple(engine_arg or ()))
-    asking = Asking(data_dir, chat_template, system, fewshot, None, probe, dry_run, elsewhere=True)
-    folders = run_generation(
-        model, tasks, samples, temperature, top_p, seed, limit, max_new_tokens, batch_size, out,
-        chosen, asking=asking,
-    )  # fmt: skip
-    if not dry_run:
+    asking = replace(job.asking, probe=probe, elsewhere=True)
+    folders = run_generation(replace(job, asking=asking))
+    if not job.asking.dry_run:
         run_scoring(folders, as_json)

@@ -68,10 +68,23 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
     Raises InputError with the line number when a complete line isn't a JSON object.
     """
+    return (row for _, row in read_placed(path))
+
+
+def read_placed(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a jsonl file as by `read_jsonl`, each with the byte at which its line begins.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "rows.jsonl"
+    >>> _ = file.write_text('{"a": 1}\\n{"a": 2}\\n')
+    >>> list(read_placed(file))
+    [(0, {'a': 1}), (9, {'a': 2})]
+    """
     if path.is_dir():
         raise InputError("a file of JSON lines is expected, not a folder", str(path))
     if not path.exists():
         return
+    place = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):
@@ -84,7 +97,8 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
                 ) from error
             if not isinstance(row, dict):
                 raise InputError(f"line {number} is not a JSON object", str(path))
-            yield row
+            yield place, row
+            place += len(line)
 
 
 def read_json(path: Path) -> dict[str, Any]:

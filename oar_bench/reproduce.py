@@ -3,6 +3,7 @@
 OUT/reproduce.json       what was asked
 OUT/runs/METHOD/seed-S/  training runs, each with eval/TASK/
 OUT/start/eval/TASK/     the warm start that all runs begin from, evaluated the same way
+                         (OUT/start/seed-S/eval/TASK/ where each seed has its own)
 OUT/credit_example.json  one response's tokens with the weights of OAR-P and OAR-G
 OUT/report.md, index.html, tables/, figures/
 """
@@ -95,19 +96,23 @@ def reproduce(
         if _is_done(recipe, runs, out):
             return out
         task = load_task(recipe.evaluation.task, limit=recipe.evaluation.problems)
-        start = starting_point(recipe, console)
         evaluation = Path("eval") / task.name
-        evaluate_checkpoint(start, task, recipe, out / "start" / evaluation, console, "start")
         for method, seed in runs:
             folder = _run_folder(out, method, seed)
             if _is_evaluated(folder, recipe):
                 continue  # also when its checkpoints were removed to save space
+            start = starting_point(recipe, seed, console)
+            evaluate_checkpoint(
+                start, task, recipe, _start_folder(recipe, seed, out) / evaluation, console, "start"
+            )
             name = f"{method}, seed {seed}"
             final = _train(recipe, method, seed, start, folder, console, name)
             evaluate_checkpoint(final, task, recipe, folder / evaluation, console, name)
         example = out / "credit_example.json"
         if not example.exists():
-            write_json(example, credit_example(start, recipe, out / "start" / evaluation))
+            start = starting_point(recipe, seeds[0], console)
+            folder = _start_folder(recipe, seeds[0], out) / evaluation
+            write_json(example, credit_example(start, recipe, folder))
         with console.stage("report", 1) as tick:
             write_report(out, out)
             tick(1, "")
@@ -116,6 +121,12 @@ def reproduce(
 
 def _run_folder(out: Path, method: str, seed: int) -> Path:
     return out / "runs" / method / f"seed-{seed}"
+
+
+def _start_folder(recipe: Recipe, seed: int, out: Path) -> Path:
+    """Where the evaluation of a seed's start lies."""
+    shared = recipe.of_seed(seed) is recipe
+    return out / "start" if shared else out / "start" / f"seed-{seed}"
 
 
 def _is_evaluated(folder: Path, recipe: Recipe) -> bool:
@@ -139,16 +150,18 @@ def _is_done(recipe: Recipe, runs: list[tuple[str, int]], out: Path) -> bool:
     if not report.is_file() or not all(path.exists() for path in whole):
         return False
     folders = [_run_folder(out, method, seed) for method, seed in runs]
-    results = [_results(folder, recipe) for folder in (out / "start", *folders)]
+    starts = list(dict.fromkeys(_start_folder(recipe, seed, out) for _, seed in runs))
+    results = [_results(folder, recipe) for folder in (*starts, *folders)]
     return (
         all(_is_evaluated(folder, recipe) for folder in folders)
-        and _is_complete(results[0])
+        and all(_is_complete(_results(folder, recipe)) for folder in starts)
         and all(path.stat().st_mtime_ns <= report.stat().st_mtime_ns for path in results)
     )
 
 
-def starting_point(recipe: Recipe, console: Console) -> Path:
-    """The checkpoint that a recipe's runs begin from: its own, or the (cached) warm start."""
+def starting_point(recipe: Recipe, seed: int, console: Console) -> Path:
+    """The checkpoint that a seed's runs begin from: the recipe's own, or a (cached) warm start."""
+    recipe = recipe.of_seed(seed)
     if recipe.model.path is not None:
         load_model(recipe.model.path)  # says what is wrong with it before anything is written
         return Path(recipe.model.path)

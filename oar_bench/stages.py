@@ -6,7 +6,7 @@ Nothing heavy is imported before a stage needs it: `oar-bench --help` reads this
 from __future__ import annotations
 
 import json
-from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,49 +40,65 @@ def split_words(text: str, where: str) -> list[str]:
     return list(dict.fromkeys(words))
 
 
-def run_generation(
-    model: Path, tasks: str, samples: int, temperature: float, top_p: float, seed: int,
-    limit: int | None, max_new_tokens: int | None, batch_size: int, out: Path | None,
-    choice: EngineChoice = EngineChoice(),  # noqa: B008  frozen
-    asking: Asking = Asking(),  # noqa: B008  frozen
-) -> list[Path]:  # fmt: skip
+@dataclass(frozen=True)
+class Job:
+    """What `generate` and `evaluate` are asked to do, as their options say it."""
+
+    model: Path
+    tasks: str
+    samples: int
+    temperature: float
+    top_p: float
+    seed: int
+    limit: int | None
+    max_new_tokens: int | None
+    batch_size: int
+    out: Path | None
+    engine: EngineChoice = EngineChoice()  # noqa: RUF009  frozen
+    asking: Asking = Asking()  # noqa: RUF009  frozen
+
+
+def run_generation(job: Job) -> list[Path]:
     """The stage `generate` for each task; the evaluation folders."""
     from oar_bench.engines.base import check_samples
     from oar_bench.tasks.catalog import expand
 
-    names = expand(split_words(tasks, "--tasks"))
+    model, samples, asking = job.model, job.samples, job.asking
+    names = expand(split_words(job.tasks, "--tasks"))
     asking.check(samples)
     if asking.probe is None:
-        check_samples(samples, temperature)
-    choice.check()
+        check_samples(samples, job.temperature)
+    job.engine.check()
     from oar_bench.console import Progress
     from oar_bench.evaluation.generate import generate as run
     from oar_bench.evaluation.stock import evaluate_by_lm_eval, needs_lm_eval
 
     others = [name for name in names if asking.elsewhere and needs_lm_eval(name)]
-    asking.check_others(others, samples, choice.name)
+    asking.check_others(others, samples, job.engine.name)
     loaded = asking.load(
-        [name for name in names if name not in others], model, limit=limit,
-        temperature=temperature, top_p=top_p, max_new_tokens=max_new_tokens,
+        [name for name in names if name not in others], model, limit=job.limit,
+        temperature=job.temperature, top_p=job.top_p, max_new_tokens=job.max_new_tokens,
     )  # fmt: skip
     if asking.dry_run:
         print_plans(asking, loaded, samples, model)
         return []
-    made = load_engine(model, choice, batch_size)  # also says what is wrong with the checkpoint
-    base = out or Path("evaluations") / model.resolve().name
+    made = load_engine(model, job.engine, job.batch_size)  # also says what is wrong with it
+    base = job.out or Path("evaluations") / model.resolve().name
     console, folders = Progress(), []
     for task, sampling in loaded:
         folder = asking.folder(base, task)
         with console.stage(f"generate {task.name}", len(task.questions) * samples) as tick:
             run(
                 made.engine, made.model, made.fingerprint, task, folder, samples=samples,
-                sampling=sampling, seed=seed, shard=asking.part(),
+                sampling=sampling, seed=job.seed, shard=asking.part(),
                 progress=lambda done, _: tick(done, ""),
             )  # fmt: skip
         folders.append(folder)
     for name in others:
         folder = base / name
-        evaluate_by_lm_eval(name, model, folder, limit=limit, batch_size=batch_size, asking=asking)
+        evaluate_by_lm_eval(
+            name, model, folder, limit=job.limit, batch_size=job.batch_size, asking=asking
+        )
         folders.append(folder)
     return folders
 
@@ -203,27 +219,28 @@ def score_responses(
     from oar_bench.answers.corpus import format_report
     from oar_bench.console import Progress, printable
     from oar_bench.evaluation.formats import read_items
-    from oar_bench.evaluation.score_file import changes, expectations, score_file
+    from oar_bench.evaluation.score_file import (
+        changes,
+        count_items,
+        counts,
+        expectations,
+        refuse_absent,
+        score_file,
+    )
     from oar_bench.records import read_jsonl
 
-    items = list(read_items(path, fields))
-    report = None
-    if diff is not None and diff.resolve() == out.resolve():
-        raise InputError("this is the file that the new scores go to", "--diff", "choose an --out")
-    with graders, Progress().stage(f"score {path.name}", len(items)) as tick:
-        score_file(path, out, graders, fields, lambda done, _: tick(done, ""))
-    scores = list(read_jsonl(out))
+    if diff is not None:
+        refuse_absent(diff)
+        if diff.resolve() == out.resolve():
+            raise InputError(
+                "this is the file that the new scores go to", "--diff", "choose an --out"
+            )
+    total = count_items(path, fields)
+    with graders, Progress().stage(f"score {path.name}", total) as tick:
+        score_file(path, out, graders, fields, lambda done: tick(done, ""))
     changed = changes(diff, out) if diff is not None else None
-    if expect:
-        report = expectations(items, scores)
-    summary = {
-        "rows": len(scores),
-        "correct": sum(row["correct"] for row in scores),
-        "statuses": dict(Counter(row["status"] for row in scores)),
-        "stages": dict(Counter(row["stage"] for row in scores)),
-        "slowest_ms": max(row["milliseconds"] for row in scores),
-        "scores": str(out),
-    }
+    report = expectations(read_items(path, fields), read_jsonl(out)) if expect else None
+    summary = {**counts(read_jsonl(out)), "scores": str(out)}
     if as_json:
         extra: dict[str, Any] = {}
         if report is not None:

@@ -6,7 +6,8 @@
 
 Shard i of n has the problems whose number is i modulo n. Sampling is keyed, so n shards give the
 rows that one run gives. Shards made in several folders are brought together by copying the files
-into one; every row carries the fingerprint of its evaluation, and unlike ones don't merge.
+into one; every row carries the fingerprint of its evaluation, and unlike ones don't merge. Merging
+holds where each row lies, 8 bytes a sample, and copies the lines; no text stays in memory.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from oar_bench.errors import InputError
 from oar_bench.identity import fingerprint
-from oar_bench.records import dumps, read_jsonl, sync_folder
+from oar_bench.records import read_jsonl, read_placed, sync_folder
 
 MERGED = "samples.jsonl"
+ABSENT = -1
 
 
 @dataclass(frozen=True, order=True)
@@ -128,72 +133,94 @@ def merge_shards(folder: Path, generation: Mapping[str, Any], problems: list[str
         )  # fmt: skip
     samples = int(generation["samples"])
     wanted = fingerprint(generation["fingerprints"])
-    streams = [_rows(folder, shard, problems, samples, wanted) for shard in present]
+    placed = [_places(folder, shard, problems, samples, wanted) for shard in present]
     target = folder / MERGED
-    if target.exists():  # merged before, and killed before the shards were removed
-        for rows in streams:
-            for _ in rows:
-                pass
-        _check_same(folder, present)
-    else:
-        neighbour = folder / f".{MERGED}.{os.getpid()}.tmp"
-        try:
-            with neighbour.open("w", encoding="utf-8") as file:
-                for number in range(len(problems)):
-                    file.writelines(dumps(row) + "\n" for row in next(streams[number % count]))
-                file.flush()
-                os.fsync(file.fileno())
-            neighbour.replace(target)
-        finally:
-            neighbour.unlink(missing_ok=True)
-        sync_folder(folder)
+    with ExitStack() as stack:
+        files = [stack.enter_context((folder / shard.file).open("rb")) for shard in present]
+        lines = _merged(files, placed, problems)
+        if target.exists():  # merged before, and killed before the shards were removed
+            _check_same(folder, lines)
+        else:
+            _write(target, lines)
     for shard in present:
         (folder / shard.file).unlink()
     return True
 
 
-def _rows(
+Places = dict[str, "array[int]"]
+"""By problem: where in the shard's file the lines of its samples begin, in bytes, by sample."""
+
+
+def _places(
     folder: Path, shard: Shard, problems: list[str], samples: int, wanted: str
-) -> Iterator[list[dict[str, Any]]]:
-    """The checked rows of a shard, problem by problem in order, samples in order."""
+) -> Places:  # fmt: skip
+    """Where the samples of a shard lie, each row checked: 8 bytes a sample, never their texts."""
     path = folder / shard.file
-    found: dict[str, dict[int, dict[str, Any]]] = {}
-    for row in read_jsonl(path):
+    own = [name for number, name in enumerate(problems) if shard.has(number)]
+    found = {name: array("q", [ABSENT]) * samples for name in own}
+    made = 0
+    for place, row in read_placed(path):
+        problem, sample = row.get("problem"), row.get("sample")
         if row.get("fingerprint") != wanted:
             raise InputError(
-                f"a row of problem {row.get('problem')!r} is of another evaluation", str(path),
+                f"a row of problem {problem!r} is of another evaluation", str(path),
                 "make this shard anew with the settings in generation.json",
             )  # fmt: skip
-        of = found.setdefault(row["problem"], {})
-        if row["sample"] in of:
+        if not isinstance(problem, str) or problem not in found:
             raise InputError(
-                f"sample {row['sample']} of problem {row['problem']!r} occurs twice", str(path),
+                f"problem {problem!r} is not in this shard", str(path),
+                "give each shard's file its own name again",
+            )  # fmt: skip
+        if not isinstance(sample, int) or not 0 <= sample < samples:
+            raise InputError(
+                f"problem {problem!r} has a sample {sample!r}, beyond 0 to {samples - 1}",
+                str(path), "make this shard anew with the settings in generation.json",
+            )  # fmt: skip
+        if found[problem][sample] != ABSENT:
+            raise InputError(
+                f"sample {sample} of problem {problem!r} occurs twice", str(path),
                 "remove one of the two lines",
             )  # fmt: skip
-        of[row["sample"]] = row
-    own = [name for number, name in enumerate(problems) if shard.has(number)]
-    made = sum(len(of) for of in found.values())
-    if set(found) - set(own):
-        raise InputError(
-            f"problem {min(set(found) - set(own))!r} is not in this shard", str(path),
-            "give each shard's file its own name again",
-        )  # fmt: skip
+        found[problem][sample] = place
+        made += 1
     if made != len(own) * samples:
         raise InputError(
             f"the shard is unfinished: {made} of {len(own) * samples} samples", str(path),
             f"run `oar-bench generate --shard {shard.index}/{shard.count}` again",
         )  # fmt: skip
-    for name in own:
-        yield [found[name][k] for k in range(samples)]
+    return found
 
 
-def _check_same(folder: Path, shards: list[Shard]) -> None:
+def _merged(
+    files: Sequence[BinaryIO], placed: Sequence[Places], problems: list[str]
+) -> Iterator[bytes]:
+    """The lines of all shards, problem by problem in order, samples in order."""
+    for number, name in enumerate(problems):
+        file = files[number % len(files)]
+        for place in placed[number % len(files)][name]:
+            file.seek(place)
+            yield file.readline()
+
+
+def _write(target: Path, lines: Iterable[bytes]) -> None:
+    """Write the merged file whole: under another name first, synced, then renamed."""
+    neighbour = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with neighbour.open("wb") as file:
+            file.writelines(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        neighbour.replace(target)
+    finally:
+        neighbour.unlink(missing_ok=True)
+    sync_folder(target.parent)
+
+
+def _check_same(folder: Path, lines: Iterable[bytes]) -> None:
     """Refuse when samples.jsonl isn't the merge of the shards beside it."""
-    whole = {json.dumps(row, sort_keys=True) for row in read_jsonl(folder / MERGED)}
-    for shard in shards:
-        for row in read_jsonl(folder / shard.file):
-            if json.dumps(row, sort_keys=True) not in whole:
-                raise InputError(
-                    "samples.jsonl has other rows than the shards beside it", str(folder),
-                    "keep either samples.jsonl or the shards",
-                )  # fmt: skip
+    pairs = zip_longest(read_jsonl(folder / MERGED), lines)
+    if any(line is None or row != json.loads(line) for row, line in pairs):
+        raise InputError(
+            "samples.jsonl has other rows than the shards beside it", str(folder),
+            "keep either samples.jsonl or the shards",
+        )  # fmt: skip

@@ -8,7 +8,8 @@ Any other goes through `lm_eval.simple_evaluate` as a whole and lands in the sam
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ from oar_bench.answers.grades import Grade, Status
 from oar_bench.errors import InputError
 from oar_bench.evaluation.asking import Asking
 from oar_bench.identity import environment, fingerprint, fingerprint_checkpoint, versions
-from oar_bench.records import SCHEMA, read_json, write_json
+from oar_bench.records import SCHEMA, dumps, read_json, write_json, write_text
 from oar_bench.tasks.catalog import is_stock, stock_config, stock_manager
 from oar_bench.tasks.registry import task_object
 
 RIGHT_OR_WRONG = ("exact_match", "acc", "em")
 """Metrics that are 0 or 1 for a response; a task's first one must be of these to run through us."""
+
+Row = Mapping[str, Any]
 
 INVALID = "[invalid]"  # what lm-eval's regex filters give where nothing matches
 
@@ -94,12 +97,13 @@ def evaluate_by_lm_eval(
         "system": asking.system,
     }  # fmt: skip
     prints = {
-        "task": fingerprint(["lm-eval", versions()["lm-eval"], name, settings]),
+        "task": fingerprint(["lm-eval", versions()["lm-eval"], name]),
         "model": fingerprint_checkpoint(model),
     }
     if (folder / "results.json").is_file():
-        before = read_json(folder / "results.json").get("fingerprints", {})
-        if any(before.get(key) != value for key, value in prints.items()):
+        before = read_json(folder / "results.json")
+        same = [before.get("fingerprints", {}).get(key) == value for key, value in prints.items()]
+        if before.get("settings") != settings or not all(same):
             raise InputError(
                 "this folder holds another evaluation", str(folder), "choose another --out"
             )
@@ -119,25 +123,91 @@ def evaluate_by_lm_eval(
     except (OSError, ValueError) as error:
         line = " ".join(str(error).split())[:200]
         raise InputError(f"lm-eval can't run it ({line})", f"task {name}") from error
+    results = found["results"][name]
+    rows = of_first_filter(results, found["samples"][name])
+    prints["data"] = fingerprint([row["doc_hash"] for row in rows])
+    prints["prompt"] = fingerprint([row["prompt_hash"] for row in rows])
+    prints["grader"] = fingerprint(["lm-eval", versions()["lm-eval"], name, *first_metric(results)])
     common = {
         "schema": SCHEMA, "task": name, "model": str(model), "engine": "lm-eval",
         "fingerprints": prints, "environment": environment(),
     }  # fmt: skip
     write_json(folder / "generation.json", {**common, "kind": "generation", "grading": {}})
+    verdicts = verdicts_of(results, rows)
+    if verdicts is not None:
+        _write_verdicts(folder, name, rows, verdicts, prints)
     write_json(
         folder / "results.json",
         {
             **common,
             "kind": "evaluation",
             "complete": True,
-            "metrics": lm_eval_metrics(found["results"][name], found["samples"][name]),
+            "metrics": lm_eval_metrics(results, rows),
             "settings": settings,
         },
     )
 
 
-def lm_eval_metrics(results: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """lm-eval's numbers in our schema: `avg@k` from the first metric where it is a share.
+def _write_verdicts(
+    folder: Path, name: str, rows: Sequence[Row], verdicts: Sequence[bool],
+    prints: Mapping[str, str],
+) -> None:  # fmt: skip
+    """problems.jsonl and scores.jsonl: what `compare` pairs problem by problem."""
+    problems, scores = [], []
+    for row, correct in zip(rows, verdicts, strict=True):
+        problem = f"{name}-{row['doc_id']}"
+        hashes = {key: row[key] for key in ("doc_hash", "prompt_hash", "target_hash")}
+        problems.append({"schema": SCHEMA, "problem": problem, **hashes})
+        scores.append(
+            {"schema": SCHEMA, "task": name, "problem": problem, "sample": 0,
+             "status": "correct" if correct else "wrong", "correct": correct, "stage": "lm-eval",
+             "grader": prints["grader"], "model": prints["model"]}
+        )  # fmt: skip
+    for file, content in (("problems.jsonl", problems), ("scores.jsonl", scores)):
+        write_text(folder / file, "".join(dumps(row) + "\n" for row in content))
+
+
+def first_metric(results: Row) -> tuple[str, str]:
+    """Name and filter of the first metric that is right or wrong for a document, else the first.
+
+    >>> first_metric({"alias": "x", "perplexity,none": 8.1, "acc,none": 0.5})
+    ('acc', 'none')
+    """
+    keys = [*_numbers(results)]
+    judging = [key for key in keys if key.partition(",")[0] in RIGHT_OR_WRONG]
+    name, _, kind = next(iter([*judging, *keys]), "").partition(",")
+    return name, kind
+
+
+def of_first_filter(results: Row, rows: Sequence[Row]) -> list[Row]:
+    """One row for each document: lm-eval gives one for each filter of the task."""
+    kind = first_metric(results)[1]
+    return [row for row in rows if row.get("filter", kind) == kind]
+
+
+def verdicts_of(results: Row, rows: Sequence[Row]) -> list[bool] | None:
+    """Right or wrong by `first_metric` for each document; None where it says another thing.
+
+    >>> verdicts_of({"acc,none": 0.5}, [{"acc": 1.0}, {"acc": 0.0}])
+    [True, False]
+    >>> verdicts_of({"f1,none": 0.4}, [{"f1": 0.4}]) is None
+    True
+    """
+    values = [row.get(first_metric(results)[0]) for row in rows]
+    known = all(isinstance(v, bool | int | float) and v in (0, 1) for v in values)
+    return [bool(v) for v in values] if known and values else None
+
+
+def _numbers(results: Row) -> dict[str, float]:
+    return {
+        key: float(value)
+        for key, value in results.items()
+        if "," in key and "_stderr" not in key and isinstance(value, int | float)
+    }
+
+
+def lm_eval_metrics(results: Row, rows: Sequence[Row]) -> dict[str, Any]:
+    """lm-eval's numbers in our schema: `avg@k` from `first_metric` where it is a share.
 
     >>> rows = [{"acc": 1.0}, {"acc": 0.0}]
     >>> found = lm_eval_metrics({"acc,none": 0.5, "acc_stderr,none": "N/A", "alias": "x"}, rows)
@@ -147,15 +217,15 @@ def lm_eval_metrics(results: Mapping[str, Any], rows: list[dict[str, Any]]) -> d
     from oar_bench.evaluation.intervals import share_interval
     from oar_bench.evaluation.summary import to_json
 
-    numbers = {
-        key: float(value)
-        for key, value in results.items()
-        if "," in key and "_stderr" not in key and isinstance(value, int | float)
-    }
-    first = next(iter(numbers), "").partition(",")[0]
+    numbers, first = _numbers(results), first_metric(results)[0]
     values = [row.get(first) for row in rows]
     share = all(isinstance(v, int | float) and 0 <= v <= 1 for v in values) and bool(values)
+    verdicts = verdicts_of(results, rows)
     metrics: dict[str, Any] = {"n_problems": len(rows), "n_samples": len(rows), "k": 1}
     metrics["avg@k"] = to_json(share_interval([float(v or 0) for v in values])) if share else None
-    metrics["run_sd"] = metrics["truncated"] = metrics["no_answer"] = None
+    # what lm-eval's rows can't tell is null
+    for key in ("run_sd", "truncated", "no_answer", "response_tokens", "equal_completions"):
+        metrics[key] = None
+    words = ("correct" if verdict else "wrong" for verdict in verdicts or ())
+    metrics["statuses"] = dict(Counter(words))
     return {**metrics, "lm_eval": numbers}

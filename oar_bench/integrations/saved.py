@@ -31,6 +31,8 @@ from oar_bench.training.model import pad_batch
 from oar_bench.training.rollout import probed_batch
 
 Row = Mapping[str, Any]
+BATCH = 64
+"""Responses weighed together and then written."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def weigh_file(
     _check_fit(responses, model, path)
     kind = answer_type or answer_type_of(path)
     made_by = fingerprint([
-        method, settings.model_dump(mode="json", exclude={"save_weights", "chunk_size"}), kind,
+        method, settings.model_dump(mode="json", exclude={"save_weights", "memory_mib"}), kind,
         fingerprint_checkpoint(checkpoint),
     ])  # fmt: skip
     found = 0
@@ -152,7 +154,7 @@ def weigh_file(
         done = _done(out, responses, made_by)
         missing = [r for r in responses if name_of(r.name) not in done]
         progress(len(done), len(responses))
-        for part in _parts(missing, settings.chunk_size):
+        for part in _parts(missing, BATCH):
             made, probed = _weigh(part, model, tokenizer, method, settings, kind, made_by)
             rows.write(made)
             found += probed

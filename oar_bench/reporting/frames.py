@@ -35,6 +35,7 @@ class Evaluation:
     metrics: Mapping[str, Any]
     fingerprints: Mapping[str, str]
     settings: Mapping[str, Any]
+    folder: Path
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ class Collection:
     """Everything that a report is made from."""
 
     runs: list[Run]
-    start: dict[str, Evaluation] = field(default_factory=dict)
+    start: dict[str, dict[int | None, Evaluation]] = field(default_factory=dict)
+    """By task and seed what the runs began from; None: what the runs of every seed began from."""
     left_out: list[LeftOut] = field(default_factory=list)
     reproduce: Mapping[str, Any] = field(default_factory=dict)
     example: Mapping[str, Any] = field(default_factory=dict)
@@ -125,7 +127,7 @@ def load(folder: Path, allow: Names[str] = ()) -> Collection:
             f"nothing finished to report ({reasons})", str(folder), "finish training and evaluation"
         )
     _refuse_twins(runs, runs_folder)
-    start, missing = _load_evaluations(out / START, START, allow)
+    start, missing = _load_starts(out, allow)
     about, example = _optional(out / "reproduce.json"), _optional(out / "credit_example.json")
     return Collection(runs, start, left_out + missing, about, example)
 
@@ -189,9 +191,31 @@ def _load_evaluations(
         if not results.get("complete", bool(results)):
             missing.append(LeftOut(where, f"evaluation of {folder.name} is unfinished"))
             continue
+        if reason := unpaired(folder):
+            missing.append(LeftOut(f"{where}/eval/{folder.name}", reason))
+            continue
         evaluation = load_evaluation(folder, f"{where}/eval/{folder.name}", allow)
         found[evaluation.task] = evaluation
     return found, missing
+
+
+def _load_starts(
+    out: Path, allow: Names[str]
+) -> tuple[dict[str, dict[int | None, Evaluation]], list[LeftOut]]:
+    """The evaluations of the start that all runs share, and of those that seeds have each."""
+    found: dict[str, dict[int | None, Evaluation]] = {}
+    folders: list[tuple[int | None, str]] = [(None, START)]
+    for path in sorted((out / START).glob("seed-*/")):
+        number = path.name.removeprefix("seed-")
+        if number.isdecimal():
+            folders.append((int(number), f"{START}/{path.name}"))
+    left_out: list[LeftOut] = []
+    for seed, where in folders:
+        evaluations, missing = _load_evaluations(out / where, where, allow)
+        left_out += missing
+        for task, evaluation in evaluations.items():
+            found.setdefault(task, {})[seed] = evaluation
+    return found, left_out
 
 
 def load_evaluation(folder: Path, where: str, allow: Names[str] = ()) -> Evaluation:
@@ -227,7 +251,18 @@ def load_evaluation(folder: Path, where: str, allow: Names[str] = ()) -> Evaluat
         metrics,
         _mapping(results, "fingerprints", results_file),
         _mapping(results, "settings", results_file),
+        folder,
     )
+
+
+def unpaired(folder: Path) -> str | None:
+    """Why the results in a folder can't be set against others problem by problem; None if so."""
+    results = read_json(folder / "results.json")
+    if results.get("kind") == "probe":
+        return "this is a contamination probe, not an evaluation"
+    if results.get("engine") == "lm-eval" and not (folder / "scores.jsonl").is_file():
+        return "lm-eval ran this task, and none of its metrics is right or wrong for each problem"
+    return None
 
 
 METRIC_COLUMNS = ("reward", "weight_mean", "weight_max", "weight_ess", "frac_no_probe",

@@ -7,7 +7,6 @@ on every task that both have; p values are adjusted by Holm over all of these te
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection as Names
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,30 +18,19 @@ import numpy as np
 from oar_bench.errors import InputError
 from oar_bench.evaluation import metrics
 from oar_bench.evaluation.statistics import Floats, Interval, holm, paired, verdict
-from oar_bench.records import read_json
-from oar_bench.reporting.comparison import Pair, judge, over_seeds
-from oar_bench.reporting.frames import Evaluation, load_evaluation
+from oar_bench.reporting.common import on_common_problems
+from oar_bench.reporting.comparison import Pair, judge, mean_of, over_seeds
+from oar_bench.reporting.contestants import NO_SEED, Contestant, load_contestant, names_of
+from oar_bench.reporting.frames import Evaluation
 from oar_bench.reporting.likeness import (
     OF_ROWS,
+    PROBLEMS,
     check_allow,
     evaluation_fields,
     unlike_evaluations,
 )
-from oar_bench.reporting.text import visible
 
 SAME = 1e-12
-NO_SEED = -1
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """What is compared under one name: its evaluations by task and training seed.
-
-    What lies in no seed-S folder was trained under no seed that we know: `NO_SEED`.
-    """
-
-    name: str
-    tasks: dict[str, dict[int, Evaluation]]
 
 
 @dataclass(frozen=True)
@@ -110,18 +98,24 @@ def head_to_head(paths: Sequence[Path], allow: Names[str] = ()) -> HeadToHead:
     if len(paths) < 2:
         raise InputError("two or more results are needed", "compare", "give two folders or more")
     contestants = [
-        Contestant(name, _tasks(path, name, allow))
+        load_contestant(path, name, allow)
         for path, name in zip(paths, names_of(paths), strict=True)
     ]
     every = [e for c in contestants for of in c.tasks.values() for e in of.values()]
-    check_allow(allow, [*OF_ROWS, *(name for e in every for name in evaluation_fields(e))])
-    meetings, allowed, left_out = [], [], []
+    check_allow(
+        allow, [PROBLEMS, *OF_ROWS, *(name for e in every for name in evaluation_fields(e))]
+    )
+    meetings, allowed = [], []
+    left_out = [line for contestant in contestants for line in contestant.left_out]
     for task in sorted({task for c in contestants for task in c.tasks}):
         present = [c for c in contestants if task in c.tasks]
         absent = [c.name for c in contestants if task not in c.tasks]
         if absent:
             left_out.append(f"{task}: {', '.join(absent)} has no results")
         if len(present) > 1:
+            if PROBLEMS in allow:
+                present, notes = _on_common_problems(task, present)
+                allowed += notes
             allowed += unlike_evaluations(
                 [e for c in present for e in c.tasks[task].values()], allow
             )
@@ -133,66 +127,13 @@ def head_to_head(paths: Sequence[Path], allow: Names[str] = ()) -> HeadToHead:
     return HeadToHead(_judged(meetings), allowed, left_out)
 
 
-def names_of(paths: Sequence[Path]) -> list[str]:
-    """What to call the results: the parts of their paths in which they differ.
-
-    >>> names_of([Path("/out/grpo/seed-0/eval"), Path("/out/oar-p/seed-0/eval")])
-    ['grpo', 'oar-p']
-    >>> names_of([Path("/out/a/x"), Path("/out/b/y")])
-    ['a/x', 'b/y']
-    """
-    every = [path.resolve().parts for path in paths]
-    if len(set(every)) < len(every):
-        twice = next(p for p, parts in zip(paths, every, strict=True) if every.count(parts) > 1)
-        raise InputError("given twice", str(twice), "give each result once")
-    shortest = min(map(len, every))
-    front = next((i for i in range(shortest) if len({p[i] for p in every}) > 1), shortest)
-    back = next(
-        (i for i in range(shortest - front) if len({p[-1 - i] for p in every}) > 1), 0
-    )  # fmt: skip
-    return [visible("/".join(p[front : len(p) - back]) or p[-1]) for p in every]
-
-
-def _tasks(path: Path, name: str, allow: Names[str]) -> dict[str, dict[int, Evaluation]]:
-    """Every finished evaluation of one argument, by task and seed."""
-    if not path.is_dir():
-        raise InputError("no such folder of results", str(path))
-    found: dict[str, dict[int, Evaluation]] = {}
-    seeds = [(int(f.name[5:]), f) for f in sorted(path.glob("seed-*/")) if _SEED.fullmatch(f.name)]
-    for seed, folder in sorted(seeds) or [(_own_seed(path), path)]:
-        for evaluation in _evaluations(folder):
-            if read_json(evaluation / "results.json").get("complete") is False:
-                raise InputError(
-                    "this evaluation is unfinished", str(evaluation),
-                    "run `oar-bench generate` and `oar-bench score` again",
-                )  # fmt: skip
-            part = "" if evaluation == path else f"/{evaluation.relative_to(path)}"
-            loaded = load_evaluation(evaluation, f"{name}{part}", allow)
-            if seed in found.setdefault(loaded.task, {}):
-                raise InputError(f"two evaluations are of {loaded.task}", str(path))
-            found[loaded.task][seed] = loaded
-    if not found:
-        raise InputError(
-            "no scored evaluation here (results.json)", str(path),
-            "give a folder that `oar-bench score` or `oar-bench evaluate` wrote to",
-        )  # fmt: skip
-    return found
-
-
-_SEED = re.compile(r"seed-\d+")
-
-
-def _own_seed(path: Path) -> int:
-    """The training seed that a path lies under."""
-    found = [part for part in path.resolve().parts if _SEED.fullmatch(part)]
-    return int(found[-1].removeprefix("seed-")) if found else NO_SEED
-
-
-def _evaluations(folder: Path) -> list[Path]:
-    if (folder / "results.json").is_file():
-        return [folder]
-    base = folder / "eval" if (folder / "eval").is_dir() else folder
-    return [file.parent for file in sorted(base.glob("*/results.json"))]
+def _on_common_problems(task: str, present: list[Contestant]) -> tuple[list[Contestant], list[str]]:
+    every = [e for c in present for e in c.tasks[task].values()]
+    cut, notes = on_common_problems(every)
+    ready = iter(cut)
+    return [
+        replace(c, tasks={task: {seed: next(ready) for seed in c.tasks[task]}}) for c in present
+    ], notes
 
 
 def _meeting(task: str, present: list[Contestant]) -> Meeting:
@@ -210,9 +151,9 @@ def _standing(task: str, contestant: Contestant) -> Standing:
         contestant.name,
         len(found),
         over_seeds(np.stack([metrics.avg_at_k(e.matrix.values) for e in found])),
-        float(np.mean([m["truncated"] for m in about])),
-        float(np.mean([m["no_answer"] for m in about])),
-        float(np.mean([m["response_tokens"] for m in about])),
+        mean_of(about, "truncated"),
+        mean_of(about, "no_answer"),
+        mean_of(about, "response_tokens"),
         float(np.mean(majority)) if len(majority) == len(about) else None,
     )
 

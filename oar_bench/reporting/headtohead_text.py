@@ -137,8 +137,9 @@ def as_dict(found: HeadToHead) -> dict[str, Any]:
                 "k": m.k,
                 "results": [
                     {"name": s.name, "seeds": s.seeds, "avg@k": to_json(s.mean),
-                     "maj@k": s.majority, "truncated": s.truncated, "no_answer": s.no_answer,
-                     "response_tokens": s.tokens, "place": s.place}
+                     "maj@k": s.majority, "truncated": finite(s.truncated),
+                     "no_answer": finite(s.no_answer), "response_tokens": finite(s.tokens),
+                     "place": s.place}
                     for s in m.standings
                 ],
                 "pairs": [

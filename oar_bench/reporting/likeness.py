@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from oar_bench.errors import InputError, nearest
-from oar_bench.reporting.frames import Collection, Evaluation
+from oar_bench.reporting.frames import Collection, Evaluation, Run
 
 MAY_DIFFER = ("method", "seed")
 OF_ROWS = ("grader", "model", "fingerprint", "task")
 """Fields of single rows that `--allow` may name: see `oar_bench.evaluation.rows`."""
+PROBLEMS = "problems"
+"""What `--allow` may name to compare results of several problem sets on those in common."""
 Difference = tuple[str, str, str, str, str]
 """A field, its value here, where that is, its value there, and where that is."""
 WHICH_RUNS = "reproduce."  # the section that says which runs to make, not how to make one
@@ -54,11 +56,13 @@ def refuse_unlike(collection: Collection, allow: Names[str] = ()) -> list[str]:
     """
     runs = collection.runs
     check_allow(allow, _known(collection))
-    found = [*_differences((run.where, _identity(run.settings, run.fingerprints)) for run in runs)]
+    found = [*_differences((run.where, _identity_of(run)) for run in runs)]
+    for seed in sorted({run.seed for run in runs if _has_own_start(run)}):
+        same = [run for run in runs if run.seed == seed]
+        found += _differences((run.where, _marked(run.fingerprints)) for run in same)
     for task in collection.tasks:
         evaluations = [run.evaluations[task] for run in runs if task in run.evaluations]
-        if task in collection.start:
-            evaluations.append(collection.start[task])
+        evaluations += collection.start.get(task, {}).values()
         refuse_other_problems(evaluations)
         found += _differences((e.where, _marked(e.fingerprints)) for e in evaluations)
     return judged(found, allow, "report like runs together")
@@ -103,13 +107,12 @@ def check_allow(allow: Names[str], known: Iterable[str]) -> None:
 def unlike_evaluations(evaluations: Sequence[Evaluation], allow: Names[str] = ()) -> list[str]:
     """Raise InputError naming the field in which evaluations of one task differ.
 
-    Compared are all settings and fingerprints apart from the model's, then the problems. The
+    Compared are the problems, then all settings and fingerprints apart from the model's. The
     sampling fingerprint is compared by the settings that it holds, which can be named.
     """
+    refuse_other_problems(evaluations, "or add --allow problems to compare those in common")
     named = [(e.where, evaluation_fields(e)) for e in evaluations]
-    notes = judged(_differences(named), allow, "compare like results")
-    refuse_other_problems(evaluations)
-    return notes
+    return judged(_differences(named), allow, "compare like results")
 
 
 def evaluation_fields(evaluation: Evaluation) -> dict[str, str]:
@@ -121,14 +124,31 @@ def evaluation_fields(evaluation: Evaluation) -> dict[str, str]:
     return fields | marks
 
 
-def refuse_other_problems(evaluations: Sequence[Evaluation]) -> None:
+def refuse_other_problems(evaluations: Sequence[Evaluation], or_else: str = "") -> None:
     """InputError unless all evaluations hold the same problems: they are paired one by one."""
     same = evaluations[0]
     for other in evaluations[1:]:
-        if other.matrix.problems != same.matrix.problems:
+        here, there = set(other.matrix.problems), set(same.matrix.problems)
+        if here != there:
+            mend = "evaluate on the same ones"
             raise InputError(
-                f"other problems than {same.where}", other.where, "evaluate on the same ones"
-            )
+                f"other problems than {same.where} ({len(here)} here, {len(there)} there, "
+                f"{len(here & there)} in common)", other.where,
+                f"{mend}, {or_else}" if or_else and here & there else mend,
+            )  # fmt: skip
+
+
+def _has_own_start(run: Run) -> bool:
+    """Whether each seed of the run's recipe begins from weights of its own."""
+    return flatten(run.settings).get("warmstart.per_seed") == "true"
+
+
+def _identity_of(run: Run) -> dict[str, str]:
+    """What a run must have in common with those of all seeds."""
+    fields = _identity(run.settings, run.fingerprints)
+    if _has_own_start(run):
+        fields.pop("fingerprints.start", None)
+    return fields
 
 
 def _known(collection: Collection) -> Iterable[str]:

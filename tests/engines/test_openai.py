@@ -17,7 +17,7 @@ from oar_bench.engines.remote import Policy
 from oar_bench.errors import InputError
 from oar_bench.evaluation.generate import generate
 from oar_bench.records import read_jsonl
-from oar_bench.stages import run_generation
+from oar_bench.stages import Job, run_generation
 from oar_bench.tasks.registry import load_task
 from tests.engines.fake_server import answer, error, garbage, hang_up, running, sleeping
 
@@ -299,9 +299,7 @@ def test_rows_made_before_a_failure_stay_and_the_next_run_makes_the_others(serve
 
 def test_an_evaluation_through_the_stage(server, tmp_path, start):
     choice = EngineChoice("openai", server.url, concurrency=3)
-    [folder] = run_generation(
-        "toy", "oar_sum", 2, 1.0, 1.0, 0, 4, None, 8, tmp_path, choice
-    )  # fmt: skip
+    [folder] = run_generation(Job("toy", "oar_sum", 2, 1.0, 1.0, 0, 4, None, 8, tmp_path, choice))
     assert sum(1 for _ in read_jsonl(folder / "samples.jsonl")) == 8
     with pytest.raises(InputError, match="another"):  # the same folder by another engine
-        run_generation(start, "oar_sum", 2, 1.0, 1.0, 0, 4, None, 8, tmp_path)
+        run_generation(Job(start, "oar_sum", 2, 1.0, 1.0, 0, 4, None, 8, tmp_path))

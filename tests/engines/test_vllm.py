@@ -25,7 +25,7 @@ from oar_bench.errors import InputError
 from oar_bench.evaluation.score import score
 from oar_bench.keyed import derive
 from oar_bench.records import read_json, read_jsonl
-from oar_bench.stages import run_generation
+from oar_bench.stages import Job, run_generation
 from oar_bench.tasks.problems import distinct
 from oar_bench.training.warmstart import warm_start
 
@@ -210,7 +210,7 @@ def test_evaluations_agree(checkpoint, url, offline, monkeypatch, tmp_path):
     for name in NAMES:
         choice = EngineChoice(name, url if name == "openai" else None)
         [folder] = run_generation(
-            checkpoint, "oar_sum", 1, 0.0, 1.0, 0, 24, None, 16, tmp_path / name, choice
+            Job(checkpoint, "oar_sum", 1, 0.0, 1.0, 0, 24, None, 16, tmp_path / name, choice)
         )
         assert read_json(folder / "generation.json")["engine"] == name
         rows[name] = {r["problem"]: r["response"] for r in read_jsonl(folder / "samples.jsonl")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,30 @@ def test_another_grader_starts_anew(tmp_path):
     assert row["correct"]
 
 
+def test_scores_of_rows_that_are_no_longer_there_are_made_anew(tmp_path):
+    path, out = write(tmp_path / "x.jsonl", BARE), tmp_path / "s.jsonl"
+    score(path, out)
+    longer = score(write(path, [*BARE, {"id": "f", "response": "\\boxed{1}", "gold": "1"}]), out)
+    assert [row["id"] for row in longer] == ["a", "b", "c", "d", "e", "f"]
+    shorter = score(write(path, BARE[1:3]), out)
+    assert [(row["id"], row["row"]) for row in shorter] == [("b", 1), ("c", 2)]
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    def peak(rows: int) -> int:
+        text = "so it is " * 500 + "\\boxed{2}"
+        path = write(tmp_path / f"{rows}.jsonl", [{"response": text, "gold": "2"}] * rows)
+        tracemalloc.start()
+        try:
+            score(path, tmp_path / f"{rows}-scores.jsonl")
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    few, many = peak(600), peak(2400)  # 2.7 and 10.8 MB of text
+    assert many < 1.5 * few
+
+
 def test_foreign_files_are_not_overwritten(tmp_path):
     path, out = write(tmp_path / "x.jsonl", BARE), tmp_path / "s.jsonl"
     out.write_text('{"mine": 1}\n')
@@ -148,6 +173,16 @@ def test_differences(tmp_path):
     [change] = changes(tmp_path / "old.jsonl", tmp_path / "new.jsonl")
     assert (change.id, change.before, change.after) == ("b", "wrong", "correct")
     assert (change.extracted_before, change.extracted_after) == ("7", "8")
+
+
+def test_differences_are_found_in_any_order(tmp_path):
+    old = [{"id": name, "status": "wrong", "extracted": name} for name in "abcd"]
+    new = [{"id": name, "status": "correct", "extracted": name} for name in "dbxca"]
+    write(tmp_path / "old.jsonl", old)
+    write(tmp_path / "new.jsonl", new)
+    found = changes(tmp_path / "old.jsonl", tmp_path / "new.jsonl")
+    assert [change.id for change in found] == ["d", "b", "c", "a"]
+    assert {(change.before, change.after) for change in found} == {("wrong", "correct")}
 
 
 def test_the_command(call, tmp_path):  # noqa: F811

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from oar_bench.engines.hf import HFEngine
 from oar_bench.errors import InputError
 from oar_bench.evaluation.generate import generate, sampling_of
 from oar_bench.evaluation.score import score
-from oar_bench.evaluation.shards import Shard, shards_in
+from oar_bench.evaluation.shards import Shard, merge_shards, shards_in
+from oar_bench.identity import fingerprint
 from oar_bench.records import read_jsonl
 from oar_bench.tasks.registry import load_task
 
@@ -105,6 +107,7 @@ FOREIGN = [
         lambda found: [{**row, "problem": f"x-{i}"} for i, row in enumerate(found)],
         "is not in this shard",
     ),
+    (lambda found: [{**row, "sample": row["sample"] + 1} for row in found], "a sample 2, beyond"),
 ]
 
 
@@ -131,6 +134,25 @@ def test_a_merge_killed_before_its_shards_were_removed(make, whole, tmp_path):
     edited(tmp_path / "samples.jsonl", lambda found: [{**row, "response": "?"} for row in found])
     with pytest.raises(InputError, match="other rows than the shards"):
         score(tmp_path)
+
+
+def test_merging_holds_no_texts(tmp_path):
+    problems, text = [f"p{i:03d}" for i in range(200)], "x" * 20_000
+    generation = {"samples": 2, "fingerprints": {"task": "t"}}
+    mark = fingerprint(generation["fingerprints"])
+    for index in (0, 1):
+        own = [(p, k) for k in (1, 0) for p in reversed(problems[index::2])]
+        rows = [{"problem": p, "sample": k, "response": text, "fingerprint": mark} for p, k in own]
+        (tmp_path / Shard(2, index).file).write_text("".join(json.dumps(r) + "\n" for r in rows))
+    tracemalloc.start()
+    try:
+        assert merge_shards(tmp_path, generation, problems)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 500_000  # of 8,000,000 bytes of text
+    merged = [(row["problem"], row["sample"]) for row in read_jsonl(tmp_path / "samples.jsonl")]
+    assert merged == [(p, k) for p in problems for k in (0, 1)]
 
 
 @pytest.mark.parametrize("text", ["1", "2/2", "-1/2", "0/0", "a/b", "1/2/3", ""])

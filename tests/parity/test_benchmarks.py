@@ -14,7 +14,7 @@ from oar_bench.evaluation.asking import Asking
 from oar_bench.evaluation.score import score
 from oar_bench.records import read_jsonl
 from oar_bench.resources import shipped
-from oar_bench.stages import run_generation
+from oar_bench.stages import Job, run_generation
 from tests.tasks.conftest import byte_model, data_dir  # noqa: F401  fixtures
 
 LIMIT = 3
@@ -43,7 +43,7 @@ def test_prompts_and_responses_are_the_same(
     )  # fmt: skip
     monkeypatch.setenv("OAR_BENCH_DATA_DIR", str(data_dir))
     folders = run_generation(
-        byte_model, group, 1, 0.0, 1.0, 0, LIMIT, 12, 64, tmp_path / "ours", asking=asking
+        Job(byte_model, group, 1, 0.0, 1.0, 0, LIMIT, 12, 64, tmp_path / "ours", asking=asking)
     )
     assert len(folders) == 7
     for folder in folders:

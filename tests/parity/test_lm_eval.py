@@ -12,7 +12,7 @@ import pytest
 from oar_bench.evaluation.score import score
 from oar_bench.records import read_jsonl
 from oar_bench.resources import shipped
-from oar_bench.stages import run_generation
+from oar_bench.stages import Job, run_generation
 
 PROBLEMS = 24
 
@@ -39,7 +39,7 @@ def lm_eval(start: Path, tmp_path_factory) -> tuple[float, dict[str, str]]:
 
 def test_greedy_accuracy_and_responses_are_the_same(lm_eval, start: Path, tmp_path):
     accuracy, responses = lm_eval
-    [folder] = run_generation(start, "oar_sum", 1, 0.0, 1.0, 0, PROBLEMS, None, 5, tmp_path)
+    [folder] = run_generation(Job(start, "oar_sum", 1, 0.0, 1.0, 0, PROBLEMS, None, 5, tmp_path))
     results = score(folder)
     assert results["metrics"]["n_problems"] == PROBLEMS
     assert 0 < accuracy < 1

@@ -159,10 +159,73 @@ def test_rows_of_another_grader_are_refused_by_row_and_field(pair):
     assert head_to_head(pair, ["grader"]).meetings
 
 
-def test_other_problems_cannot_be_paired(tmp_path, pair):
-    make_evaluation(tmp_path / "few", "sum", P[:50], np.random.default_rng(1), 4, "few")
-    with pytest.raises(InputError, match="other problems than base"):
-        head_to_head([pair[0], tmp_path / "few"])
+def write_problems(folder, n, prompt="Compute {}"):
+    write_rows(folder / "problems.jsonl", [
+        {"schema": 1, "problem": f"p{i:04d}", "prompt": prompt.format(i), "gold": "4"}
+        for i in range(n)
+    ])  # fmt: skip
+
+
+def test_other_problems_are_paired_on_demand_and_only_those_in_common(tmp_path, pair):
+    few, base = tmp_path / "few", pair[0] / "sum"
+    make_evaluation(few, "sum", P[:50], np.random.default_rng(5), 4, "few",
+                    {"data": "d50", "prompt": "p50"})  # fmt: skip
+    change(few, settings__problems=50)
+    change(base, settings__problems=60)
+    with pytest.raises(
+        InputError, match=r"other problems than base.*50 here, 60 there, 50 in"
+    ) as e:
+        head_to_head([pair[0], few])
+    assert "--allow problems" in str(e.value)
+    with pytest.raises(InputError, match=r"fingerprints\.data"):  # can't be checked one by one
+        head_to_head([pair[0], few], ["problems"])
+    write_problems(few, 50)
+    write_problems(base, 60)
+    found = head_to_head([pair[0], few], ["problems"])
+    [meeting] = found.meetings
+    a, b = means(few), means(base).iloc[:50]
+    assert meeting.problems == 50
+    assert meeting.duels[0].pair.test.difference.value == pytest.approx((a - b).mean())
+    assert meeting.duels[0].pair.p == pytest.approx(stats.ttest_rel(a, b).pvalue)
+    rows = [json.loads(line) for line in (base / "samples.jsonl").open()][:200]
+    assert meeting.standings[0].tokens == np.mean([row["response_tokens"] for row in rows])
+    assert found.allowed == ["problems: 60 in base/sum, 50 in few; compared on the 50 in common"]
+    assert "compared on demand: problems" in plain(found)
+    write_problems(few, 50, "Please compute {}")
+    with pytest.raises(InputError, match="'p0000' has another prompt or gold than in base"):
+        head_to_head([pair[0], few], ["problems"])
+
+
+def test_no_problem_in_common_is_refused_whatever_is_allowed(tmp_path, pair):
+    rows = (pair[0] / "sum" / "scores.jsonl").read_text()
+    make_evaluation(tmp_path / "other", "sum", P, np.random.default_rng(1), 4, "other")
+    (tmp_path / "other" / "scores.jsonl").write_text(rows.replace('"p0', '"q0'))
+    with pytest.raises(InputError, match="0 in common") as error:
+        head_to_head([pair[0], tmp_path / "other"])
+    assert "--allow" not in str(error.value)
+    with pytest.raises(InputError, match="no problem in common"):
+        head_to_head([pair[0], tmp_path / "other"], ["problems"])
+
+
+def test_a_probe_is_no_evaluation(pair):
+    for folder in pair:
+        write_object(folder / "sum.probe-partial-0.6" / "results.json",
+                     {"schema": 1, "kind": "probe", "task": "sum", "metrics": {}})  # fmt: skip
+    found = head_to_head(pair)
+    assert [m.task for m in found.meetings] == ["sum"]
+    assert len(found.left_out) == 2
+    assert found.left_out[0].startswith("base/sum.probe-partial-0.6: this is a contamination probe")
+    with pytest.raises(InputError, match="contamination probe, not an evaluation"):
+        head_to_head([folder / "sum.probe-partial-0.6" for folder in pair])
+
+
+def test_two_engines_are_compared_on_demand(pair):
+    change(pair[0] / "sum", fingerprints__engine="hf")
+    change(pair[1] / "sum", fingerprints__engine="vllm")
+    with pytest.raises(InputError, match=r"fingerprints\.engine is hf in base.* but vllm in tuned"):
+        head_to_head(pair)
+    [note] = head_to_head(pair, ["engine"]).allowed
+    assert note.startswith("fingerprints.engine is hf")
 
 
 def test_more_samples_are_compared_when_allowed(tmp_path, pair):

@@ -235,6 +235,15 @@ def test_an_evaluation_that_says_it_is_not_complete_is_left_out(tmp_path):
     assert "grpo/seed-1: evaluation of arithmetic is unfinished" in page
 
 
+def test_a_probe_beside_an_evaluation_is_named_and_left_out(tmp_path):
+    make_out(tmp_path, methods=("grpo",), seeds=(0, 1), example=False)
+    folder = tmp_path / "runs/grpo/seed-1/eval/arithmetic.probe-partial-0.6"
+    write_object(folder / "results.json", {"schema": 1, "kind": "probe", "complete": True})
+    page = write_report(tmp_path, tmp_path / "report").markdown.read_text()
+    assert "arithmetic.probe-partial-0.6: this is a contamination probe" in page
+    assert cells(page, "arithmetic: score and paired difference to grpo", "grpo")[1] == "2"
+
+
 def test_a_start_evaluated_otherwise_is_refused(tmp_path):
     make_out(tmp_path, methods=("grpo",), example=False, start=False)
     make_evaluation(tmp_path / "start/eval/arithmetic", "arithmetic", [0.5] * 60,
