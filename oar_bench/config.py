@@ -298,3 +298,14 @@ def _known_keys(place: tuple[int | str, ...]) -> list[str]:
         choices = [annotation, *get_args(annotation)]
         section = next(c for c in choices if isinstance(c, type) and issubclass(c, BaseModel))
     return list(section.model_fields)
+
+
+def load_credit(recipe: str | None, changes: dict[str, Any]) -> CreditSettings:
+    """Credit settings of a recipe (see `load_recipe`), or the defaults, with some values changed.
+
+    >>> load_credit(None, {"q": 0.25}).q
+    0.25
+    """
+    if recipe is not None:
+        return load_recipe(recipe, {"credit": changes}).credit
+    return parse_recipe({"name": "defaults", "credit": changes}, "settings").credit

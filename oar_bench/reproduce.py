@@ -17,16 +17,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from oar_bench.config import Recipe, check_method
-from oar_bench.credit.assign import CreditBatch, assign
-from oar_bench.credit.probe import build_probe, token_pieces
 from oar_bench.engines.base import Sampling
-from oar_bench.engines.hf import HFEngine, load_model, pad_id, sample
+from oar_bench.engines.hf import HFEngine, load_model, sample
 from oar_bench.engines.tokens import encode
 from oar_bench.errors import InputError
 from oar_bench.evaluation.generate import generate, sampling_of
 from oar_bench.evaluation.score import score
 from oar_bench.identity import differing, fingerprint, fingerprint_checkpoint
-from oar_bench.keyed import derive
 from oar_bench.records import (
     SCHEMA,
     owned,
@@ -37,8 +34,8 @@ from oar_bench.records import (
     write_json,
 )
 from oar_bench.tasks.registry import LoadedTask, load_task
-from oar_bench.training.rollout import answer_spans
 from oar_bench.training.run import RunFolder
+from oar_bench.training.token_credit import token_credit
 from oar_bench.training.trainer import train
 from oar_bench.training.warmstart import warm_start
 
@@ -221,8 +218,6 @@ def _claim(
 
 def credit_example(checkpoint: Path, recipe: Recipe, evaluation: Path) -> dict[str, Any]:
     """One right response of the warm start with its tokens' importances and weights by method."""
-    import torch
-
     model, tokenizer = load_model(checkpoint)
     prompts = {row["problem"]: row["prompt"] for row in read_jsonl(evaluation / "problems.jsonl")}
     right = {
@@ -235,37 +230,15 @@ def credit_example(checkpoint: Path, recipe: Recipe, evaluation: Path) -> dict[s
     settings = read_json(evaluation / "generation.json")["sampling"]
     sampling = Sampling(**{**settings, "stop": tuple(settings["stop"])})
     [response] = sample(model, tokenizer, [prompt], [chosen["seed"]], sampling).responses
-    spans = answer_spans(tokenizer, [chosen["response"]], [response])
-    mask = torch.tensor([[False] * len(prompt) + [True] * len(response)])
-    batch = CreditBatch(
-        input_ids=torch.tensor([prompt + response]), attention_mask=torch.ones_like(mask).long(),
-        response_mask=mask, probe=build_probe(mask, spans),
-        seeds=torch.tensor([derive("credit", chosen["seed"])]),
+    found = token_credit(
+        model, tokenizer, prompt, response, chosen["response"], chosen["seed"], EXAMPLE_METHODS,
+        recipe.credit,
     )  # fmt: skip
-    span = spans[0]
-    sections = ["rest"] * len(response)
-    if span is not None:
-        sections[: span.reasoning_end] = ["reasoning"] * span.reasoning_end
-        sections[span.reasoning_end : span.answer_start] = ["prefix"] * (
-            span.answer_start - span.reasoning_end
-        )
-        sections[span.answer_start : span.answer_end] = ["answer"] * (
-            span.answer_end - span.answer_start
-        )
-    by_method = {}
-    for method in EXAMPLE_METHODS:
-        credit = assign(method, model, batch, recipe.credit, pad_id(tokenizer))
-        by_method[method] = {
-            "importance": credit.importance[mask].tolist(),
-            "weight": credit.weights[mask].tolist(),
-        }
     return {
         "schema": SCHEMA,
         "model": "start",
         "prompt": prompts[chosen["problem"]],
         "response": chosen["response"],
         "gold": chosen["gold"],
-        "pieces": token_pieces(tokenizer, response),
-        "sections": sections,
-        "methods": by_method,
+        **{key: found[key] for key in ("pieces", "sections", "methods")},
     }

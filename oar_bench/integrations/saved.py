@@ -20,7 +20,7 @@ from oar_bench.answers.extract import AnswerType
 from oar_bench.config import CreditSettings
 from oar_bench.credit.assign import assign
 from oar_bench.credit.files import check_row, credit_rows, name_of
-from oar_bench.engines.hf import load_model, pad_id
+from oar_bench.engines.hf import context_limit, load_model, pad_id
 from oar_bench.engines.tokens import encode, response_text
 from oar_bench.errors import InputError
 from oar_bench.identity import fingerprint, fingerprint_checkpoint
@@ -31,8 +31,7 @@ from oar_bench.training.model import pad_batch
 from oar_bench.training.rollout import probed_batch
 
 Row = Mapping[str, Any]
-BATCH = 64
-"""Responses weighed together and then written."""
+CHUNK = 64  # responses that are weighed and written together
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def read_responses(path: Path, tokenizer: PreTrainedTokenizerBase) -> list[Respo
         if step is not None:
             name = {"step": step, **name}
         try:
-            responses.append(_response(row, name, prompts.get(problem), tokenizer))
+            responses.append(as_tokens(row, name, prompts.get(problem), tokenizer))
         except KeyError as error:
             raise InputError(
                 f"row {number}: no field {error}; it has {', '.join(sorted(row))[:200]}", str(path)
@@ -87,9 +86,10 @@ def read_responses(path: Path, tokenizer: PreTrainedTokenizerBase) -> list[Respo
     return responses
 
 
-def _response(
+def as_tokens(
     row: Row, name: dict[str, Any], prompt: str | None, tokenizer: PreTrainedTokenizerBase
 ) -> Response:
+    """A row as tokens; `prompt` is its problem's, for a row that has none. KeyError: no text."""
     ids, prompt_ids = row.get("response_ids"), row.get("prompt_ids")
     encoded = ids is None
     if ids is None:
@@ -143,7 +143,8 @@ def weigh_file(
         raise InputError("this is the file of the responses", "--out", "choose another")
     model, tokenizer = load_model(checkpoint)
     responses = read_responses(path, tokenizer)
-    _check_fit(responses, model, path)
+    for response in responses:
+        check_fit(response, model, f"{path}, problem {response.name['problem']}")
     kind = answer_type or answer_type_of(path)
     made_by = fingerprint([
         method, settings.model_dump(mode="json", exclude={"save_weights", "memory_mib"}), kind,
@@ -154,7 +155,7 @@ def weigh_file(
         done = _done(out, responses, made_by)
         missing = [r for r in responses if name_of(r.name) not in done]
         progress(len(done), len(responses))
-        for part in _parts(missing, BATCH):
+        for part in _parts(missing, CHUNK):
             made, probed = _weigh(part, model, tokenizer, method, settings, kind, made_by)
             rows.write(made)
             found += probed
@@ -171,25 +172,22 @@ def weigh_file(
     }
 
 
-def _check_fit(responses: Sequence[Response], model: PreTrainedModel, path: Path) -> None:
-    """Refuse responses that the model can't read."""
+def check_fit(response: Response, model: PreTrainedModel, where: str) -> None:
+    """Refuse a response that the model can't read."""
     vocabulary = int(model.get_input_embeddings().weight.shape[0])  # type: ignore[index]
-    context = getattr(model.config, "max_position_embeddings", None)
-    for response in responses:
-        where = f"{path}, problem {response.name['problem']}"
-        ids = [*response.prompt_ids, *response.response_ids]
-        if not response.prompt_ids:
-            raise InputError("the prompt has no token", where)
-        if not all(isinstance(i, int) and 0 <= i < vocabulary for i in ids):
-            raise InputError(
-                f"a token id is no number below {vocabulary}, the model's vocabulary", where,
-                "give the checkpoint that sampled these responses",
-            )  # fmt: skip
-        if context is not None and len(ids) > context:
-            raise InputError(
-                f"prompt and response have {len(ids)} tokens, the model's context is {context}",
-                where,
-            )
+    context = context_limit(model)
+    ids = [*response.prompt_ids, *response.response_ids]
+    if not response.prompt_ids:
+        raise InputError("the prompt has no token", where)
+    if not all(isinstance(i, int) and 0 <= i < vocabulary for i in ids):
+        raise InputError(
+            f"a token id is no number below {vocabulary}, the model's vocabulary", where,
+            "give the checkpoint that sampled these responses",
+        )  # fmt: skip
+    if context is not None and len(ids) > context:
+        raise InputError(
+            f"prompt and response have {len(ids)} tokens, the model's context is {context}", where
+        )
 
 
 def _parts(responses: list[Response], size: int) -> Iterator[list[Response]]:
