@@ -48,6 +48,11 @@ class Pair:
     to_settle: int | None
     for_two: int | None
 
+    @property
+    def holds_for(self) -> str:
+        """What a verdict speaks of: `methods`, or with one training seed only `checkpoints`."""
+        return "methods" if len(self.seeds) > 1 else "checkpoints"
+
 
 @dataclass(frozen=True)
 class Row:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection as Names
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from oar_bench.reporting.comparison import Row, TaskTable, compare
 from oar_bench.reporting.costs import PHASES, Cost, curves, overhead, weights
 from oar_bench.reporting.example import Example, example_of
 from oar_bench.reporting.frames import REFERENCE, START, Collection, load
+from oar_bench.reporting.history import command_lines
 from oar_bench.reporting.likeness import flatten, refuse_unlike, shared_settings
 from oar_bench.reporting.text import counted, listed
 from oar_bench.reporting.wording import verdict_words
@@ -235,6 +235,6 @@ def _environment(collection: Collection) -> list[tuple[str, str]]:
 
 
 def _commands(collection: Collection) -> str:
-    about: Mapping[str, Any] = collection.reproduce
-    first = str(about.get("command") or "# train and evaluate the runs of the settings above")
-    return f"{first}\noar-bench report RUNS --out REPORT"
+    made = command_lines(collection.reproduce)
+    lines = made or ["# train and evaluate the runs of the settings above"]
+    return "\n".join([*lines, "oar-bench report RUNS --out REPORT"])

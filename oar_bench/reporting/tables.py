@@ -80,6 +80,7 @@ def _judged(pair: Pair) -> dict[str, Any]:
         **_bounds("difference", pair.test.difference),
         "p_holm": pair.p,
         "verdict": pair.verdict,
+        "holds_for": pair.holds_for,
         "identical": pair.test.identical,
         "detectable": pair.test.detectable,
         "seeds_to_settle_observed": pair.to_settle,

@@ -161,6 +161,40 @@ def test_one_seed_says_that_the_seed_is_not_covered(tmp_path):
     assert "bootstrap over steps (one seed)" in page
 
 
+@pytest.mark.parametrize(("seeds", "cell"), [((0,), "better (one seed)"), ((0, 1, 2, 3), "better")])
+def test_a_difference_over_one_seed_is_worded_as_one_of_checkpoints(tmp_path, seeds, cell):
+    for method, shift in (("grpo", 0.0), ("oar-p", 0.2), ("shuffled", 0.0)):
+        for seed in seeds:
+            make_run(tmp_path, method, seed, shift=shift, seed_sd=0.005, problems=150)
+    paths = write_report(tmp_path, tmp_path / "report")
+    page = paths.markdown.read_text()
+    assert cells(page, "score and paired difference to grpo", "oar-p")[7] == cell
+    verdict, one = page.partition("## Comparison")[0], len(seeds) == 1
+    for weak in ("one checkpoint that scores better than grpo's", "one seed can't tell whether",
+                 "holds for these checkpoints, not for the methods"):  # fmt: skip
+        assert (weak in verdict) == one
+    for strong in (": better than grpo.", ": where the weights lie matters."):
+        assert (strong in verdict) != one
+    frame = pd.read_csv(paths.tables[1]).query("a == 'oar-p'")
+    assert set(frame["holds_for"]) == {"checkpoints" if one else "methods"}
+
+
+def test_every_command_of_a_reproduction_is_listed_with_what_it_added(tmp_path):
+    out = make_out(tmp_path, methods=("grpo", "oar-p"), seeds=(0, 1), example=False)
+    about = json.loads((out / "reproduce.json").read_text())
+    commands = [
+        {"command": about.pop("command"), "methods": ["grpo"], "seeds": [0, 1]},
+        {"command": "oar-bench reproduce tiny --methods oar-p", "methods": ["oar-p"], "seeds": []},
+    ]
+    write_object(out / "reproduce.json", {**about, "commands": commands})
+    page = write_report(out, tmp_path / "report").markdown.read_text()
+    assert (
+        "oar-bench reproduce tiny --out OUT\n"
+        "oar-bench reproduce tiny --methods oar-p  # added method oar-p\n"
+        "oar-bench report RUNS"
+    ) in page
+
+
 def test_without_grpo_nothing_is_compared_and_it_says_so(tmp_path):
     make_out(tmp_path, methods=("oar-p", "weird <b>name"), seeds=(0, 1), example=False)
     paths = write_report(tmp_path, tmp_path / "report")
