@@ -48,6 +48,11 @@ def test_checkpoints_may_be_removed_once_a_reproduction_is_done(call, tmp_path):
     before = {p: p.read_bytes() for p in run.rglob("*.json*")}
     assert call(*command, "--seeds", "2").returncode == 0
     assert before == {p: p.read_bytes() for p in before}
+    first, second = read_json(out / "reproduce.json")["commands"]
+    assert (first["methods"], first["seeds"]) == (["grpo"], [0])
+    assert (second["methods"], second["seeds"]) == ([], [1])
+    assert second["command"].endswith("--seeds 2")
+    assert "# added seed 1" in (out / "report.md").read_text()
 
 
 def test_two_runs_of_one_recipe_leave_equal_identities(smoke, start, finished, tmp_path):
