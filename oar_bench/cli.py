@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oar_bench import __version__
+from oar_bench import __version__, cli_credit
 from oar_bench.cli_evaluation import AsJson, Seed, evaluate, generate
 from oar_bench.errors import OS_MENDS, InputError
 from oar_bench.stages import (
@@ -139,7 +139,7 @@ def train(
 
     refuse_begun(folder, resume=resume)
     console = Progress()
-    start = starting_point(chosen, console)
+    start = starting_point(chosen, seed, console)
     with console.stage(f"train {method}, seed {seed}", chosen.train.steps) as tick:
         final = run(
             chosen, method, seed, start, folder, resume=resume,
@@ -218,6 +218,7 @@ def score(
 
 
 app.command()(evaluate)
+app.add_typer(cli_credit.app)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 OUT/reproduce.json       what was asked
 OUT/runs/METHOD/seed-S/  training runs, each with eval/TASK/
 OUT/start/eval/TASK/     the warm start that all runs begin from, evaluated the same way
+                         (OUT/start/seed-S/eval/TASK/ where each seed has its own)
 OUT/credit_example.json  one response's tokens with the weights of OAR-P and OAR-G
 OUT/report.md, index.html, tables/, figures/
 """
@@ -16,16 +17,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from oar_bench.config import Recipe, check_method
-from oar_bench.credit.assign import CreditBatch, assign
-from oar_bench.credit.probe import build_probe, token_pieces
 from oar_bench.engines.base import Sampling
-from oar_bench.engines.hf import HFEngine, load_model, pad_id, sample
+from oar_bench.engines.hf import HFEngine, load_model, sample
 from oar_bench.engines.tokens import encode
 from oar_bench.errors import InputError
 from oar_bench.evaluation.generate import generate, sampling_of
 from oar_bench.evaluation.score import score
 from oar_bench.identity import differing, fingerprint, fingerprint_checkpoint
-from oar_bench.keyed import derive
 from oar_bench.records import (
     SCHEMA,
     owned,
@@ -36,8 +34,8 @@ from oar_bench.records import (
     write_json,
 )
 from oar_bench.tasks.registry import LoadedTask, load_task
-from oar_bench.training.rollout import answer_spans
 from oar_bench.training.run import RunFolder
+from oar_bench.training.token_credit import token_credit
 from oar_bench.training.trainer import train
 from oar_bench.training.warmstart import warm_start
 
@@ -95,19 +93,23 @@ def reproduce(
         if _is_done(recipe, runs, out):
             return out
         task = load_task(recipe.evaluation.task, limit=recipe.evaluation.problems)
-        start = starting_point(recipe, console)
         evaluation = Path("eval") / task.name
-        evaluate_checkpoint(start, task, recipe, out / "start" / evaluation, console, "start")
         for method, seed in runs:
             folder = _run_folder(out, method, seed)
             if _is_evaluated(folder, recipe):
                 continue  # also when its checkpoints were removed to save space
+            start = starting_point(recipe, seed, console)
+            evaluate_checkpoint(
+                start, task, recipe, _start_folder(recipe, seed, out) / evaluation, console, "start"
+            )
             name = f"{method}, seed {seed}"
             final = _train(recipe, method, seed, start, folder, console, name)
             evaluate_checkpoint(final, task, recipe, folder / evaluation, console, name)
         example = out / "credit_example.json"
         if not example.exists():
-            write_json(example, credit_example(start, recipe, out / "start" / evaluation))
+            start = starting_point(recipe, seeds[0], console)
+            folder = _start_folder(recipe, seeds[0], out) / evaluation
+            write_json(example, credit_example(start, recipe, folder))
         with console.stage("report", 1) as tick:
             write_report(out, out)
             tick(1, "")
@@ -116,6 +118,12 @@ def reproduce(
 
 def _run_folder(out: Path, method: str, seed: int) -> Path:
     return out / "runs" / method / f"seed-{seed}"
+
+
+def _start_folder(recipe: Recipe, seed: int, out: Path) -> Path:
+    """Where the evaluation of a seed's start lies."""
+    shared = recipe.of_seed(seed) is recipe
+    return out / "start" if shared else out / "start" / f"seed-{seed}"
 
 
 def _is_evaluated(folder: Path, recipe: Recipe) -> bool:
@@ -139,16 +147,18 @@ def _is_done(recipe: Recipe, runs: list[tuple[str, int]], out: Path) -> bool:
     if not report.is_file() or not all(path.exists() for path in whole):
         return False
     folders = [_run_folder(out, method, seed) for method, seed in runs]
-    results = [_results(folder, recipe) for folder in (out / "start", *folders)]
+    starts = list(dict.fromkeys(_start_folder(recipe, seed, out) for _, seed in runs))
+    results = [_results(folder, recipe) for folder in (*starts, *folders)]
     return (
         all(_is_evaluated(folder, recipe) for folder in folders)
-        and _is_complete(results[0])
+        and all(_is_complete(_results(folder, recipe)) for folder in starts)
         and all(path.stat().st_mtime_ns <= report.stat().st_mtime_ns for path in results)
     )
 
 
-def starting_point(recipe: Recipe, console: Console) -> Path:
-    """The checkpoint that a recipe's runs begin from: its own, or the (cached) warm start."""
+def starting_point(recipe: Recipe, seed: int, console: Console) -> Path:
+    """The checkpoint that a seed's runs begin from: the recipe's own, or a (cached) warm start."""
+    recipe = recipe.of_seed(seed)
     if recipe.model.path is not None:
         load_model(recipe.model.path)  # says what is wrong with it before anything is written
         return Path(recipe.model.path)
@@ -213,8 +223,6 @@ def _claim(
 
 def credit_example(checkpoint: Path, recipe: Recipe, evaluation: Path) -> dict[str, Any]:
     """One right response of the warm start with its tokens' importances and weights by method."""
-    import torch
-
     model, tokenizer = load_model(checkpoint)
     prompts = {row["problem"]: row["prompt"] for row in read_jsonl(evaluation / "problems.jsonl")}
     right = {
@@ -227,37 +235,15 @@ def credit_example(checkpoint: Path, recipe: Recipe, evaluation: Path) -> dict[s
     settings = read_json(evaluation / "generation.json")["sampling"]
     sampling = Sampling(**{**settings, "stop": tuple(settings["stop"])})
     [response] = sample(model, tokenizer, [prompt], [chosen["seed"]], sampling).responses
-    spans = answer_spans(tokenizer, [chosen["response"]], [response])
-    mask = torch.tensor([[False] * len(prompt) + [True] * len(response)])
-    batch = CreditBatch(
-        input_ids=torch.tensor([prompt + response]), attention_mask=torch.ones_like(mask).long(),
-        response_mask=mask, probe=build_probe(mask, spans),
-        seeds=torch.tensor([derive("credit", chosen["seed"])]),
+    found = token_credit(
+        model, tokenizer, prompt, response, chosen["response"], chosen["seed"], EXAMPLE_METHODS,
+        recipe.credit,
     )  # fmt: skip
-    span = spans[0]
-    sections = ["rest"] * len(response)
-    if span is not None:
-        sections[: span.reasoning_end] = ["reasoning"] * span.reasoning_end
-        sections[span.reasoning_end : span.answer_start] = ["prefix"] * (
-            span.answer_start - span.reasoning_end
-        )
-        sections[span.answer_start : span.answer_end] = ["answer"] * (
-            span.answer_end - span.answer_start
-        )
-    by_method = {}
-    for method in EXAMPLE_METHODS:
-        credit = assign(method, model, batch, recipe.credit, pad_id(tokenizer))
-        by_method[method] = {
-            "importance": credit.importance[mask].tolist(),
-            "weight": credit.weights[mask].tolist(),
-        }
     return {
         "schema": SCHEMA,
         "model": "start",
         "prompt": prompts[chosen["problem"]],
         "response": chosen["response"],
         "gold": chosen["gold"],
-        "pieces": token_pieces(tokenizer, response),
-        "sections": sections,
-        "methods": by_method,
+        **{key: found[key] for key in ("pieces", "sections", "methods")},
     }

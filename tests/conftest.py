@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
 
+from oar_bench.cli import main
 from oar_bench.config import ModelSettings, Recipe, load_recipe
 from oar_bench.training.model import tiny_model, word_tokenizer
 from oar_bench.training.warmstart import warm_start
@@ -51,3 +55,25 @@ def smoke() -> Recipe:
 def start(smoke: Recipe, cache: Path) -> Path:
     """The smoke recipe's warm start: a model that is right about one time in five."""
     return warm_start(smoke)
+
+
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def call(monkeypatch, capsys) -> Callable[..., Done]:
+    """The command line in this process, as `oar-bench ARGUMENTS` would run it."""
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["oar-bench", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as exit:
+            main()
+        captured = capsys.readouterr()
+        return Done(int(exit.value.code or 0), captured.out, captured.err)
+
+    return run

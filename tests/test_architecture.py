@@ -18,9 +18,10 @@ LAYERS = [
     {"answers", "engines", "credit", "tasks"},
     {"overhead"},
     {"training", "evaluation"},
+    {"integrations"},
     {"reporting", "reproduce", "doctor"},
     {"stages"},
-    {"cli_evaluation"},
+    {"cli_evaluation", "cli_credit"},
     {"cli", "__main__"},
 ]
 WITHIN = {

@@ -5,40 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from oar_bench.cli import main
 from oar_bench.records import read_json, read_jsonl
 
 COMMANDS = [
     "reproduce", "train", "generate", "score", "evaluate", "compare", "report", "tasks", "doctor",
 ]  # fmt: skip
-
-
-@dataclass
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def call(monkeypatch, capsys) -> Callable[..., Done]:
-    """The command line in this process, as `oar-bench ARGUMENTS` would run it."""
-
-    def run(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["oar-bench", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as exit:
-            main()
-        captured = capsys.readouterr()
-        return Done(int(exit.value.code or 0), captured.out, captured.err)
-
-    return run
 
 
 def test_as_a_process():

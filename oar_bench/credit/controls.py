@@ -2,7 +2,7 @@
 
 - `shuffled`: a method's own weights, permuted at random inside each response.
 - `inverted`: the same weights in the reverse rank order; should hurt.
-- `random`: weights reshaped from importances drawn at random, without any model.
+- `random`: weights reshaped from importances drawn at random, without any model (cheap.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oar_bench.credit.answer import longest
 from oar_bench.keyed import uniform
 
 
-def _keys(positions: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
+def keyed_draws(positions: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
     """A uniform draw (B, S) for each marked token, keyed by row and by its number in the row."""
     most = longest(positions)
     draws = uniform(seeds, 0, most)
@@ -31,7 +31,7 @@ def shuffled(weights: torch.Tensor, positions: torch.Tensor, seeds: torch.Tensor
     >>> float(moved[0, 0]), bool((moved.sort().values == weights.sort().values).all())
     (1.0, True)
     """
-    result, keys = weights.clone(), _keys(positions, seeds)
+    result, keys = weights.clone(), keyed_draws(positions, seeds)
     for row in range(len(weights)):
         chosen = positions[row]
         result[row, chosen] = weights[row, chosen][torch.argsort(keys[row, chosen])]
@@ -53,8 +53,3 @@ def inverted(weights: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         flipped[order] = values[order].flip(0)
         result[row, chosen] = flipped
     return result
-
-
-def random_importance(positions: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
-    """Uniform importances (B, S) in (0, 1) at `positions`, 0 elsewhere, float32."""
-    return _keys(positions, seeds).float() * positions

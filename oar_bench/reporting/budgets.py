@@ -18,10 +18,13 @@ Points = Sequence[Sequence[float]]
 
 @dataclass(frozen=True)
 class Curve:
-    """A method's budget curve: `seeds` is (S, C), the share right at C caps under each seed."""
+    """A method's budget curve: the share right at C caps, (C,), under each training seed.
+
+    A start that all seeds share stands under None.
+    """
 
     method: str
-    seeds: Mapping[int, Floats]
+    seeds: Mapping[int | None, Floats]
 
     @property
     def mean(self) -> Floats:
@@ -42,20 +45,23 @@ def budgets(collection: Collection) -> list[Budget]:
     """The budget curves of every task whose results have them (`metrics.budget_curve`)."""
     found = []
     for task in collection.tasks:
-        by_method: dict[str, dict[int, Evaluation]] = {}
+        by_method: dict[str, Mapping[int | None, Evaluation]] = {}
         if task in collection.start:
-            by_method[START] = {0: collection.start[task]}
+            by_method[START] = collection.start[task]
         for method in collection.methods:
             runs = collection.of(method)
-            of = {run.seed: run.evaluations[task] for run in runs if task in run.evaluations}
-            by_method |= {method: of} if of else {}
+            of: dict[int | None, Evaluation] = {
+                run.seed: run.evaluations[task] for run in runs if task in run.evaluations
+            }
+            if of:
+                by_method[method] = of
         every = [e for of in by_method.values() for e in of.values()]
         if all(e.metrics.get("budget") for e in every):
             found.append(_budget(task, by_method))
     return found
 
 
-def _budget(task: str, by_method: Mapping[str, Mapping[int, Evaluation]]) -> Budget:
+def _budget(task: str, by_method: Mapping[str, Mapping[int | None, Evaluation]]) -> Budget:
     points = {
         method: {seed: e.metrics["budget"] for seed, e in of.items()}
         for method, of in by_method.items()

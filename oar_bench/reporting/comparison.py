@@ -123,7 +123,7 @@ def _table(collection: Collection, task: str) -> TaskTable:
     }
     by_method = {method: found for method, found in by_method.items() if found}
     start = collection.start.get(task)
-    rows = [_row(START, {0: start}, _against_start(task, start, by_method))] if start else []
+    rows = [_row(START, start, _against_start(task, start, by_method))] if start else []
     for method, found in by_method.items():
         rows.append(_row(method, found, _pair(task, by_method, method, REFERENCE)))
     pairs = [_pair(task, by_method, a, b) for a, b in CONTROL_PAIRS]
@@ -132,7 +132,7 @@ def _table(collection: Collection, task: str) -> TaskTable:
     return TaskTable(task, size, k, rows, [pair for pair in pairs if pair])
 
 
-def _row(method: str, found: dict[int, Evaluation], pair: Pair | None) -> Row:
+def _row(method: str, found: Mapping[Any, Evaluation], pair: Pair | None) -> Row:
     values = [evaluation.matrix.values for evaluation in found.values()]
     k = min(v.shape[1] for v in values)
     about = [evaluation.metrics for evaluation in found.values()]
@@ -189,13 +189,17 @@ def _pair(task: str, found: dict[str, dict[int, Evaluation]], a: str, b: str) ->
 
 
 def _against_start(
-    task: str, start: Evaluation, found: dict[str, dict[int, Evaluation]]
+    task: str, start: Mapping[int | None, Evaluation], found: dict[str, dict[int, Evaluation]]
 ) -> Pair | None:
-    if REFERENCE not in found:
+    """What the runs of GRPO began from, minus GRPO: each seed with its own start or with the one
+    that all share."""
+    began = {seed: start.get(seed, start.get(None)) for seed in found.get(REFERENCE, {})}
+    of = {seed: evaluation for seed, evaluation in began.items() if evaluation is not None}
+    if not of:
         return None
-    theirs = np.stack([metrics.avg_at_k(e.matrix.values) for e in found[REFERENCE].values()])
-    mine = np.broadcast_to(metrics.avg_at_k(start.matrix.values), theirs.shape)
-    return judge(task, START, REFERENCE, tuple(found[REFERENCE]), paired(mine, theirs))
+    theirs = np.stack([metrics.avg_at_k(found[REFERENCE][seed].matrix.values) for seed in of])
+    mine = np.stack([metrics.avg_at_k(evaluation.matrix.values) for evaluation in of.values()])
+    return judge(task, START, REFERENCE, tuple(of), paired(mine, theirs))
 
 
 def judge(task: str, a: str, b: str, seeds: tuple[int, ...], test: Comparison) -> Pair:

@@ -69,7 +69,8 @@ class Collection:
     """Everything that a report is made from."""
 
     runs: list[Run]
-    start: dict[str, Evaluation] = field(default_factory=dict)
+    start: dict[str, dict[int | None, Evaluation]] = field(default_factory=dict)
+    """By task and seed what the runs began from; None: what the runs of every seed began from."""
     left_out: list[LeftOut] = field(default_factory=list)
     reproduce: Mapping[str, Any] = field(default_factory=dict)
     example: Mapping[str, Any] = field(default_factory=dict)
@@ -126,7 +127,7 @@ def load(folder: Path, allow: Names[str] = ()) -> Collection:
             f"nothing finished to report ({reasons})", str(folder), "finish training and evaluation"
         )
     _refuse_twins(runs, runs_folder)
-    start, missing = _load_evaluations(out / START, START, allow)
+    start, missing = _load_starts(out, allow)
     about, example = _optional(out / "reproduce.json"), _optional(out / "credit_example.json")
     return Collection(runs, start, left_out + missing, about, example)
 
@@ -196,6 +197,25 @@ def _load_evaluations(
         evaluation = load_evaluation(folder, f"{where}/eval/{folder.name}", allow)
         found[evaluation.task] = evaluation
     return found, missing
+
+
+def _load_starts(
+    out: Path, allow: Names[str]
+) -> tuple[dict[str, dict[int | None, Evaluation]], list[LeftOut]]:
+    """The evaluations of the start that all runs share, and of those that seeds have each."""
+    found: dict[str, dict[int | None, Evaluation]] = {}
+    folders: list[tuple[int | None, str]] = [(None, START)]
+    for path in sorted((out / START).glob("seed-*/")):
+        number = path.name.removeprefix("seed-")
+        if number.isdecimal():
+            folders.append((int(number), f"{START}/{path.name}"))
+    left_out: list[LeftOut] = []
+    for seed, where in folders:
+        evaluations, missing = _load_evaluations(out / where, where, allow)
+        left_out += missing
+        for task, evaluation in evaluations.items():
+            found.setdefault(task, {})[seed] = evaluation
+    return found, left_out
 
 
 def load_evaluation(folder: Path, where: str, allow: Names[str] = ()) -> Evaluation:

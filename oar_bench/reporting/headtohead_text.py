@@ -9,7 +9,16 @@ import pandas as pd
 from oar_bench.evaluation.summary import finite, to_json
 from oar_bench.reporting.headtohead import Duel, HeadToHead, Meeting, Standing
 from oar_bench.reporting.tables import csv
-from oar_bench.reporting.text import Written, bracket, markdown, number, p_value, percent
+from oar_bench.reporting.text import (
+    Grid,
+    Written,
+    aligned,
+    bracket,
+    markdown,
+    number,
+    p_value,
+    percent,
+)
 from oar_bench.reporting.text import points as in_points
 
 NOTES = (
@@ -22,7 +31,8 @@ CHECKPOINTS = (
     "One training seed on a side, or none that is known: verdicts and places hold for these "
     "checkpoints, not for the methods that made them."
 )
-Grid = list[list[str]]
+WORDS = ("result", "pair", "the first is", "place")
+"""Columns that hold words and are set to the left."""
 
 
 def standings_grid(meeting: Meeting) -> Grid:
@@ -66,27 +76,14 @@ def plain(found: HeadToHead) -> str:
     parts = []
     for meeting in found.meetings:
         parts.append(_title(meeting))
-        parts += [_aligned(standings_grid(meeting)), "", _aligned(duels_grid(meeting)), ""]
+        parts += [
+            aligned(standings_grid(meeting), WORDS),
+            "",
+            aligned(duels_grid(meeting), WORDS),
+            "",
+        ]
     parts += [f"note: {line}" for line in _remarks(found)]
     return "\n".join([*parts, *NOTES])
-
-
-def _aligned(grid: Grid) -> str:
-    widths = [max(len(row[i]) for row in grid) for i in range(len(grid[0]))]
-    words = _words(grid)
-    return "\n".join(
-        "  "
-        + "  ".join(
-            cell.ljust(width) if left else cell.rjust(width)
-            for cell, width, left in zip(row, widths, words, strict=True)
-        ).rstrip()
-        for row in grid
-    )
-
-
-def _words(grid: Grid) -> list[bool]:
-    """Which columns hold words and are set to the left."""
-    return [name in ("result", "pair", "the first is", "place") for name in grid[0]]
 
 
 def as_markdown(found: HeadToHead) -> str:
@@ -103,7 +100,7 @@ def as_markdown(found: HeadToHead) -> str:
 
 
 def _pipes(grid: Grid) -> list[str]:
-    rule = [":--" if left else "--:" for left in _words(grid)]
+    rule = [":--" if name in WORDS else "--:" for name in grid[0]]
     body = [
         [c if isinstance(c, Written) else markdown(c) for c in row] for row in grid[1:]
     ]  # fmt: skip

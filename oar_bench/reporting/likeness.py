@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from oar_bench.errors import InputError, nearest
-from oar_bench.reporting.frames import Collection, Evaluation
+from oar_bench.reporting.frames import Collection, Evaluation, Run
 
 MAY_DIFFER = ("method", "seed")
 OF_ROWS = ("grader", "model", "fingerprint", "task")
@@ -56,11 +56,13 @@ def refuse_unlike(collection: Collection, allow: Names[str] = ()) -> list[str]:
     """
     runs = collection.runs
     check_allow(allow, _known(collection))
-    found = [*_differences((run.where, _identity(run.settings, run.fingerprints)) for run in runs)]
+    found = [*_differences((run.where, _identity_of(run)) for run in runs)]
+    for seed in sorted({run.seed for run in runs if _has_own_start(run)}):
+        same = [run for run in runs if run.seed == seed]
+        found += _differences((run.where, _marked(run.fingerprints)) for run in same)
     for task in collection.tasks:
         evaluations = [run.evaluations[task] for run in runs if task in run.evaluations]
-        if task in collection.start:
-            evaluations.append(collection.start[task])
+        evaluations += collection.start.get(task, {}).values()
         refuse_other_problems(evaluations)
         found += _differences((e.where, _marked(e.fingerprints)) for e in evaluations)
     return judged(found, allow, "report like runs together")
@@ -134,6 +136,19 @@ def refuse_other_problems(evaluations: Sequence[Evaluation], or_else: str = "") 
                 f"{len(here & there)} in common)", other.where,
                 f"{mend}, {or_else}" if or_else and here & there else mend,
             )  # fmt: skip
+
+
+def _has_own_start(run: Run) -> bool:
+    """Whether each seed of the run's recipe begins from weights of its own."""
+    return flatten(run.settings).get("warmstart.per_seed") == "true"
+
+
+def _identity_of(run: Run) -> dict[str, str]:
+    """What a run must have in common with those of all seeds."""
+    fields = _identity(run.settings, run.fingerprints)
+    if _has_own_start(run):
+        fields.pop("fingerprints.start", None)
+    return fields
 
 
 def _known(collection: Collection) -> Iterable[str]:

@@ -124,13 +124,20 @@ def html_page(view: Mapping[str, Any], figures: Mapping[str, str]) -> str:
         if name != "example"
     }
     sheet = files("oar_bench.reporting") / "templates" / "report.css"
-    css = f"\n{sheet.read_text(encoding='utf-8')}{_dark()}\n{styles.css()}\n"
-    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+    css = f"{sheet.read_text(encoding='utf-8')}{_dark()}\n{styles.css()}"
+    return document("report.html.j2", {**view, "figures": _every(view, inlined)}, css)
+
+
+def document(template: str, view: Mapping[str, Any], css: str) -> str:
+    """A page from its template, which gets `css` and `policy` besides the view.
+
+    The policy allows the one style sheet, named by its hash, and nothing else.
+    """
+    sheet = f"\n{css}\n"
+    digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    template = _environment("html").get_template("report.html.j2")
-    return template.render(
-        {**view, "figures": _every(view, inlined), "css": Markup(css), "policy": policy}
-    ).lstrip()  # fmt: skip
+    page = _environment("html").get_template(template)
+    return page.render({**view, "css": Markup(sheet), "policy": policy}).lstrip()
 
 
 def _dark() -> str:

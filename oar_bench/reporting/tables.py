@@ -10,7 +10,6 @@ from oar_bench.evaluation.statistics import Interval
 from oar_bench.reporting.budgets import Budget
 from oar_bench.reporting.comparison import Pair, TaskTable
 from oar_bench.reporting.costs import Cost, Weights
-from oar_bench.reporting.frames import START
 from oar_bench.reporting.text import visible
 
 
@@ -94,8 +93,8 @@ def budget(found: list[Budget]) -> pd.DataFrame:
     """A row for each task, method and cap: the share right, mean over seeds and under each."""
     return pd.DataFrame([
         {"task": task.task, "method": curve.method, "cap": cap, "mean": curve.mean[place],
-         **({} if curve.method == START else
-            {f"seed {seed}": shares[place] for seed, shares in curve.seeds.items()})}
+         **{f"seed {seed}": shares[place] for seed, shares in curve.seeds.items()
+            if seed is not None}}
         for task in found
         for curve in task.curves
         for place, cap in enumerate(task.caps)

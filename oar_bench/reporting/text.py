@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Collection
 from typing import Any
 
 from oar_bench.evaluation.statistics import Interval
@@ -150,3 +151,24 @@ def counted(n: int, noun: str) -> str:
     ('1 seed', '3 seeds')
     """
     return f"{n} {noun}" + ("" if n == 1 else "s")
+
+
+Grid = list[list[str]]
+
+
+def aligned(grid: Grid, words: Collection[str]) -> str:
+    """A header and its rows in columns: those named in `words` to the left, numbers to the right.
+
+    >>> print(aligned([["name", "n"], ["a", "10"]], ("name",)))
+      name   n
+      a     10
+    """
+    widths = [max(len(row[i]) for row in grid) for i in range(len(grid[0]))]
+    return "\n".join(
+        "  "
+        + "  ".join(
+            cell.ljust(width) if name in words else cell.rjust(width)
+            for cell, width, name in zip(row, widths, grid[0], strict=True)
+        ).rstrip()
+        for row in grid
+    )

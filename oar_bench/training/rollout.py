@@ -10,6 +10,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from oar_bench.answers import Grade, Grader, extract_answer
+from oar_bench.answers.extract import AnswerType
 from oar_bench.config import TrainSettings
 from oar_bench.credit.assign import CreditBatch
 from oar_bench.credit.probe import TokenSpans, build_probe, locate, token_pieces
@@ -98,16 +99,22 @@ def grade_rollout(rollout: Rollout, grader: Grader) -> list[Grade]:
 
 
 def answer_spans(
-    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], responses: Sequence[list[int]]
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    responses: Sequence[Sequence[int]],
+    answer_type: AnswerType = ANSWER_TYPE,
 ) -> list[TokenSpans | None]:
     """Where each response reasons and answers, in tokens: the answer is the grader's own find."""
-    return [_answer_span(tokenizer, text, ids) for text, ids in zip(texts, responses, strict=True)]
+    return [
+        _answer_span(tokenizer, text, ids, answer_type)
+        for text, ids in zip(texts, responses, strict=True)
+    ]
 
 
 def _answer_span(
-    tokenizer: PreTrainedTokenizerBase, text: str, ids: Sequence[int]
+    tokenizer: PreTrainedTokenizerBase, text: str, ids: Sequence[int], answer_type: AnswerType
 ) -> TokenSpans | None:
-    found = extract_answer(text, answer_type=ANSWER_TYPE)
+    found = extract_answer(text, answer_type=answer_type)
     pieces = token_pieces(tokenizer, ids) if found else []
     # Places in the text are places in the tokens only where both are the same text.
     if found is None or "".join(pieces) != text:
@@ -115,29 +122,51 @@ def _answer_span(
     return locate(pieces, found.mark_start, found.start, found.end)
 
 
+def probed_batch(
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    responses: Sequence[Sequence[int]],
+    padded: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    seeds: Sequence[int],
+    answer_type: AnswerType = ANSWER_TYPE,
+) -> CreditBatch:
+    """The tensors that credit assignment needs of B responses, whoever sampled them.
+
+    Args:
+        texts, responses: (B,) each response as text and as the ids that were sampled.
+        padded: input_ids (B, S) int64, attention_mask (B, S), response_mask (B, S) bool, as
+            `pad_batch` makes them.
+        seeds: (B,) the key of each response; its randomness in credit is derived from it.
+        answer_type: what counts as an answer in the text.
+    """
+    ids, attention, mask = padded
+    spans = answer_spans(tokenizer, texts, responses, answer_type)
+    keys = [derive("credit", seed) for seed in seeds]
+    return CreditBatch(
+        input_ids=ids, attention_mask=attention, response_mask=mask,
+        probe=build_probe(mask, spans), seeds=torch.tensor(keys, device=ids.device),
+    )  # fmt: skip
+
+
 def credit_batch(rollout: Rollout, tokenizer: PreTrainedTokenizerBase) -> CreditBatch:
     """The tensors that credit assignment needs of a rollout."""
-    spans = answer_spans(tokenizer, rollout.texts, rollout.responses)
-    return CreditBatch(
-        input_ids=rollout.input_ids,
-        attention_mask=rollout.attention_mask,
-        response_mask=rollout.response_mask,
-        probe=build_probe(rollout.response_mask, spans),
-        seeds=torch.tensor(
-            [derive("credit", seed) for seed in rollout.seeds], device=rollout.input_ids.device
-        ),
-    )
+    padded = rollout.input_ids, rollout.attention_mask, rollout.response_mask
+    return probed_batch(tokenizer, rollout.texts, rollout.responses, padded, rollout.seeds)
 
 
 def rollout_rows(
     rollout: Rollout, grades: Sequence[Grade], advantages: torch.Tensor, step: int
 ) -> list[dict[str, Any]]:
     """The rows of rollouts.jsonl: each response with its verdict, reward and advantage."""
+    first: dict[str, int] = {}  # the row at which a problem's group begins
+    for i, problem in enumerate(rollout.problems):
+        first.setdefault(problem.id, i)
     return [
         {
             "schema": SCHEMA,
             "step": step,
             "problem": rollout.problems[i].id,
+            "sample": i - first[rollout.problems[i].id],
             "prompt": rollout.problems[i].prompt,
             "response": rollout.texts[i],
             "response_tokens": len(rollout.responses[i]),

@@ -4,6 +4,7 @@ RUN/run.json           recipe, method, seed, fingerprints, environment, status
 RUN/metrics.jsonl      one row a step
 RUN/timing.jsonl       one row a step and phase
 RUN/rollouts.jsonl     one row a response
+RUN/credit.jsonl       one row a response: its importances and weights (`credit.save_weights`)
 RUN/checkpoints/       step-000010/, ... each whole or absent
 """
 
@@ -22,7 +23,7 @@ from oar_bench.records import SCHEMA, keep_rows, prints_of, read_json, refuse_fo
 from oar_bench.tasks.problems import ANSWER_TYPE
 from oar_bench.training.checkpoint import is_whole, latest_checkpoint, steps_of, tidy
 
-STEP_FILES = ("metrics.jsonl", "timing.jsonl", "rollouts.jsonl")
+STEP_FILES = ("metrics.jsonl", "timing.jsonl", "rollouts.jsonl", "credit.jsonl")
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ def describe(recipe: Recipe, method: str, seed: int, start: str) -> dict[str, An
     settings = recipe.settings()
     # What reproduce and evaluate do with a run doesn't change the run.
     training = {k: v for k, v in settings.items() if k not in ("name", "reproduce", "evaluation")}
+    # Neither does what is written beside it.
+    training["credit"] = {k: v for k, v in settings["credit"].items() if k != "save_weights"}
     with Grader(answer_type=ANSWER_TYPE) as grader:
         grader_print = grader.fingerprint
     return {

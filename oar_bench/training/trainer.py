@@ -30,8 +30,8 @@ from transformers import PreTrainedModel
 
 from oar_bench.answers import Grade, Grader, Status
 from oar_bench.config import Recipe, TrainSettings, check_method
-from oar_bench.credit.assign import CreditBatch, assign, weighted_positions
-from oar_bench.credit.reshape import effective_share
+from oar_bench.credit.assign import assign, weight_metrics, weighted_positions
+from oar_bench.credit.files import credit_rows
 from oar_bench.engines.hf import load_model, pad_id
 from oar_bench.identity import fingerprint_checkpoint
 from oar_bench.keyed import derive
@@ -99,8 +99,8 @@ class Trainer:
 
     def step(
         self, step: int, grader: Grader, timer: PhaseTimer
-    ) -> tuple[dict[str, Any], list[Any]]:
-        """Do one step; its metrics row and its rollout rows."""
+    ) -> tuple[dict[str, Any], list[Any], list[Any]]:
+        """Do one step; its metrics row, its rollout rows and its rows of credit, if wanted."""
         settings = self.settings
         problems = prompts_of_step(self.recipe.family, settings.prompts_per_step, self.seed, step)
         with timer.phase("rollout") as row:
@@ -139,9 +139,15 @@ class Trainer:
             "entropy": float(entropy.sum() / tokens),
             "kl_start": float((k3_divergence(old, ref) * rollout.response_mask).sum() / tokens),
             **update,
-            **_weight_metrics(credit.weights, batch, self.recipe, needed),
+            **weight_metrics(credit.weights, batch, self.recipe.credit, needed),
         }
-        return metrics, rollout_rows(rollout, grades, advantages, step)
+        rows = rollout_rows(rollout, grades, advantages, step)
+        saved = (
+            credit_rows(credit, rollout.response_mask, rollout.responses, rows, method=self.method)
+            if self.recipe.credit.save_weights
+            else []
+        )
+        return metrics, rows, saved
 
     @torch.no_grad()
     def _logprobs(
@@ -221,21 +227,6 @@ def _rollout_metrics(rollout: Rollout, grades: Sequence[Grade]) -> dict[str, Any
     }
 
 
-def _weight_metrics(
-    weights: torch.Tensor, batch: CreditBatch, recipe: Recipe, needed: torch.Tensor
-) -> dict[str, float]:
-    """Mean, largest value and effective share of the weights that a method could set."""
-    marked = weighted_positions(batch, recipe.credit) & needed[:, None]
-    if not bool(marked.any()):
-        return {"weight_mean": 1.0, "weight_max": 1.0, "weight_ess": 1.0}
-    rows = marked.any(1)
-    return {
-        "weight_mean": float(weights[marked].mean()),
-        "weight_max": float(weights[marked].max()),
-        "weight_ess": float(effective_share(weights, marked)[rows].mean()),
-    }
-
-
 def train(
     recipe: Recipe,
     method: str,
@@ -278,11 +269,18 @@ def train(
             stack.enter_context(JsonlWriter(out / name))
             for name in ("metrics.jsonl", "timing.jsonl", "rollouts.jsonl")
         )
+        credit_file = (
+            stack.enter_context(JsonlWriter(out / "credit.jsonl"))
+            if recipe.credit.save_weights
+            else None
+        )
         grader = stack.enter_context(Grader(answer_type=ANSWER_TYPE))
         for step in range(done + 1, steps + 1):
             timer = PhaseTimer(step)
-            metrics, rollouts = trainer.step(step, grader, timer)
+            metrics, rollouts, credit = trainer.step(step, grader, timer)
             rollouts_file.write(rollouts)
+            if credit_file is not None:
+                credit_file.write(credit)
             metrics_file.write([metrics])
             if step % recipe.train.save_every == 0 or step == steps:
                 with timer.phase("checkpoint"):

@@ -10,13 +10,13 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import PreTrainedTokenizerFast
 
-from oar_bench.config import CreditSettings
+from oar_bench.config import METHODS, CreditSettings
 from oar_bench.credit.assign import assign, weighted_positions
 from oar_bench.credit.probe import TokenSpans, locate, token_pieces
 from oar_bench.training.rollout import answer_spans
 from tests.credit.batches import RESPONSES, SPANS, batch_of, own
 
-ALL = ["grpo", "uniform", "oar-p", "oar-g", "shuffled", "random", "inverted"]
+ALL = list(METHODS)
 
 
 def test_the_graders_answer_is_the_probes_answer(tokenizer):

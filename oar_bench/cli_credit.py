@@ -1,0 +1,160 @@
+"""The commands `oar-bench credit ...`: what token weights a model's responses get, and why."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oar_bench.stages import choice, split_words
+
+app = typer.Typer(
+    name="credit",
+    help="Token importances and weights of responses.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def top() -> None:
+    """Token importances and weights of responses."""
+
+
+@app.command()
+def weights(
+    model: Annotated[Path, typer.Argument(help="Folder of the checkpoint that answered.")],
+    responses: Annotated[
+        Path, typer.Option(help="samples.jsonl, rollouts.jsonl, or JSON lines with both texts.")
+    ],
+    out: Annotated[Path, typer.Option(help="File of the weights (JSON lines).")],
+    method: Annotated[str, typer.Option(help="oar-p, oar-g, shuffled, ...")] = "oar-p",
+    recipe: Annotated[
+        str | None, typer.Option(help="Recipe whose credit section holds; else the defaults.")
+    ] = None,
+    answer_type: Annotated[
+        str | None, typer.Option(help="math, number, choice or exact, instead of the file's own.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Write every response's token weights, for any trainer to read. Run it again to resume.
+
+    Token ids are those of the fields prompt_ids and response_ids where the rows have them; else
+    the text is encoded. docs/integrations.md describes the file.
+
+    Examples:
+
+      oar-bench credit weights CHECKPOINT --responses runs/tiny/grpo/seed-0/rollouts.jsonl \
+--out weights.jsonl
+
+      oar-bench credit weights CHECKPOINT --responses mine.jsonl --method oar-g --out weights.jsonl
+    """
+    from oar_bench.config import check_method, load_credit
+
+    check_method(method, "--method")
+    kind = choice(answer_type, ("math", "number", "choice", "exact"), "--answer-type")
+    settings = load_credit(recipe, {})
+    from oar_bench.console import Progress
+    from oar_bench.integrations.saved import weigh_file
+    from oar_bench.records import read_jsonl
+
+    total = sum(1 for _ in read_jsonl(responses))
+    with Progress().stage(f"weigh {responses.name}", total) as tick:
+        done = weigh_file(
+            model, responses, out, method, settings, kind, lambda n, _: tick(n, "")
+        )  # fmt: skip
+    if as_json:
+        print(json.dumps(done, indent=2))
+        return
+    print(f"{done['rows']} responses, {done['made']} of them weighed now by {method}")
+    if done["encoded"]:
+        print(
+            f"  {done['encoded']} have no token ids in the file: their text was encoded, "
+            f"{done['other_length']} of them to another number of tokens than was sampled"
+        )
+    if done["frac_no_probe"] is not None:
+        print(f"  {100 * done['frac_no_probe']:.1f} % state no answer and keep weight 1")
+    print(f"  {done['weights']}")
+
+
+@app.command()
+def show(
+    model: Annotated[Path, typer.Argument(help="Folder of a Hugging Face checkpoint.")],
+    prompt: Annotated[str | None, typer.Option(help="The prompt, with --response.")] = None,
+    response: Annotated[str | None, typer.Option(help="The response to it.")] = None,
+    responses: Annotated[
+        Path | None, typer.Option(help="rollouts.jsonl, samples.jsonl, or rows with both texts.")
+    ] = None,
+    row: Annotated[int | None, typer.Option(min=1, help="Its row, from 1 (the default).")] = None,
+    problem: Annotated[str | None, typer.Option(help="The row of this problem instead.")] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=0, help="Which of the problem's responses, from 0.")
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="Methods side by side, separated by commas.")
+    ] = "oar-p,oar-g",
+    recipe: Annotated[
+        str | None, typer.Option(help="Credit settings of this recipe, not the defaults.")
+    ] = None,
+    q: Annotated[float | None, typer.Option("--q", help="Level of the quantile, 0 to 1.")] = None,
+    beta: Annotated[float | None, typer.Option(help="Boost of the most important token.")] = None,
+    pfinal: Annotated[
+        str | None, typer.Option(help="last, answer_mean, answer_kl or answer_joint.")
+    ] = None,
+    scope: Annotated[str | None, typer.Option(help="reasoning or response.")] = None,
+    answer_type: Annotated[
+        str | None,
+        typer.Option(help="math, number, choice or exact, instead of the file's own (math)."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The page; default credit.html, none with --json.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Show a response token by token, shaded by importance and by weight, methods side by side.
+
+    Prints it and writes a page that needs neither network nor script.
+
+    Examples:
+
+      oar-bench credit show CHECKPOINT --prompt "3 + 4 =" --response "3 + 4 = 7 ; #### 7"
+
+      oar-bench credit show CHECKPOINT --responses RUN/rollouts.jsonl --row 5 --out row-5.html
+
+      oar-bench credit show CHECKPOINT --responses EVAL/samples.jsonl --problem ID --sample 2
+
+      oar-bench credit show CHECKPOINT --responses EVAL/samples.jsonl --method oar-p,inverted
+    """
+    from oar_bench.config import check_method, load_credit
+
+    names = split_words(method, "--method")
+    for name in names:
+        check_method(name, "--method")
+    given = {"q": q, "beta": beta, "pfinal": pfinal, "scope": scope}
+    settings = load_credit(recipe, {key: v for key, v in given.items() if v is not None})
+    kind = choice(answer_type, ("math", "number", "choice", "exact"), "--answer-type")
+    from oar_bench.engines.tokens import check_checkpoint
+    from oar_bench.reporting.credit_source import choose
+
+    chosen = choose(prompt, response, responses, row, problem, sample)
+    check_checkpoint(model)
+    from oar_bench.console import Progress
+    from oar_bench.reporting import credit_show
+
+    page = out if out is not None or as_json else Path("credit.html")
+    if page is not None:
+        credit_show.check_page(page)
+    found = credit_show.show(model, chosen, names, settings, kind, Progress())
+    if page is not None:
+        credit_show.write_page(page, found, shlex.join(["oar-bench", *sys.argv[1:]]))
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    from oar_bench.reporting.credit_terminal import print_credit
+
+    print_credit(found)
+    print(page)

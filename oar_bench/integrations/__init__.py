@@ -1,0 +1,9 @@
+"""Token credit in other people's trainers, which keep their own loss (docs/integrations.md).
+
+    tensors.py   prompts and responses as (B, P) and (B, T) tensors -> weights (B, T)
+    trl.py       OARGRPOTrainer, TRL's GRPOTrainer with token weights (extra `[trl]`)
+    saved.py     a file of responses -> a file of weights
+
+A weight multiplies its token's advantage and nothing else: w >= 0, so w min(rho A, clip(rho) A) is
+min(rho w A, clip(rho) w A), and the other trainer's loss stays as it is.
+"""
