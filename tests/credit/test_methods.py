@@ -160,7 +160,12 @@ def test_the_share_that_is_scored_is_exact(model, tokenizer, method):
         mine, theirs = part[row, real[thinking]], exact[row, real[thinking]]
         same = int(torch.isclose(mine, theirs, atol=1e-5).sum())
         assert (len(thinking) + 1) // 2 <= same < len(thinking)
-        assert spearmanr(mine, theirs)[0] > 0.2
+        if method == "oar-p-preselect":
+            left_out = ~torch.isclose(mine, theirs, atol=1e-5)
+            assert float(mine[left_out].max()) <= float(mine[~left_out].min()) + 1e-6
+        else:
+            assert float(theirs.min()) - 1e-6 <= float(mine.min())
+            assert float(mine.max()) <= float(theirs.max()) + 1e-6
 
 
 @pytest.mark.parametrize("method", [*GRADIENTS, "attention", "entropy"])
@@ -188,6 +193,8 @@ def test_half_precision(tokenizer, method):
     half = other_models["qwen2"](len(tokenizer)).bfloat16()
     rounded = other_models["qwen2"](len(tokenizer))
     rounded.load_state_dict({k: v.float() for k, v in half.state_dict().items()})
+    for own, cast in zip(rounded.buffers(), half.buffers(), strict=True):
+        own.copy_(cast)  # the rotary frequencies, which `bfloat16()` rounds too
     found = importance(method, half, batch, settings, pad)
     assert found.dtype == torch.float32
     assert bool(torch.isfinite(found).all())
