@@ -15,6 +15,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from oar_bench.evaluation.statistics import Interval
@@ -101,10 +102,10 @@ def _line(axes: Axes, x: Any, shares: pd.Series, method: str, colour: str, marke
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def legend(figure: Figure, entries: int) -> None:
-    """The legend of `entries` labels above the axes."""
-    figure.legend(loc="outside upper left", ncols=min(4, max(entries, 1)), fontsize=9,
-                  handlelength=1.8, columnspacing=1.2)  # fmt: skip
+def legend(figure: Figure, entries: int, handles: list[Line2D] | None = None) -> None:
+    """A legend above the panels; without `handles` it holds every labelled line."""
+    figure.legend(handles=handles, loc="outside upper left", ncols=min(4, max(entries, 1)),
+                  fontsize=9, handlelength=1.8, columnspacing=1.2)  # fmt: skip
 
 
 def scores(tables: list[TaskTable], methods: list[str]) -> str:
