@@ -196,6 +196,12 @@ def fidelity(
     answer_type: Annotated[
         str | None, typer.Option(help="math, number, choice or exact, instead of the task's own.")
     ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=2, help="Leave out responses with more tokens to rank.")
+    ] = None,
+    curves: Annotated[
+        bool, typer.Option("--curves/--no-curves", help="Deletion and insertion (half the time).")
+    ] = True,
     out: Annotated[Path | None, typer.Option(help="Folder of table and figure.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
@@ -233,9 +239,9 @@ def fidelity(
 
     source = Source(
         task, responses, gold, problems, samples, temperature, seed, kind,
-        Asking(data_dir, chat_template),
+        max_tokens, Asking(data_dir, chat_template),
     )  # fmt: skip
-    found = stage.fidelity(model, source, names, settings, replacement_other, Progress())
+    found = stage.fidelity(model, source, names, settings, replacement_other, Progress(), curves)
     command = shlex.join(["oar-bench", *sys.argv[1:]])
     written = [] if out is None else text.write(out, found, command)
     if as_json:

@@ -34,6 +34,8 @@ class Source:
     temperature: float = 1.0
     seed: int = 0
     answer_type: AnswerType | None = None
+    max_tokens: int | None = None
+    """Leave out responses with more tokens to rank: OAR-P's cost grows with their square."""
     asking: Asking = field(default_factory=Asking)
 
     def check(self) -> None:

@@ -29,6 +29,7 @@ from oar_bench.reporting.text import (
 Found = Mapping[str, Any]
 HEAD = ["method", "Spearman", "top 20 %", "two draws", "deletion", "insertion", "s/response",
         "speed", "responses", "undefined"]  # fmt: skip
+CURVES = {"deletion": "replaced", "insertion": "restored"}
 NOTES = [
     "Mean over problems with the 95 % interval. Spearman and the overlap of the top 20 % of tokens "
     "(by chance: 20 %) are with exact OAR-P within a response; the position row uses no model.",
@@ -80,6 +81,8 @@ def about(found: Found) -> list[str]:
         lines.append(f"{counts['no_answer']} state no answer and are left out")
     if counts["too_short"]:
         lines.append(f"{counts['too_short']} have fewer than two tokens to rank and are left out")
+    if counts["too_long"]:
+        lines.append(f"{counts['too_long']} have more tokens to rank than asked for, left out")
     first, other = (f"{t['token']!r} ({t['id']})" for t in tokens.values())
     lines.append(f"replacement {first}; other token {other}")
     return [visible(line) for line in lines]
@@ -126,28 +129,26 @@ def figure(found: Found) -> str:
     curves = [row for row in rows if row["curves"]["deletion"]]
 
     def paint(figure: Figure) -> None:
-        heights = [0.34 * len(agree) + 0.95, 2.6, 2.6]
-        axes = figure.subplots(3, 1, height_ratios=heights)
+        heights = [0.34 * len(agree) + 0.95, *([2.6] * len(CURVES) if curves else [])]
+        axes = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
         dots(axes[0], agree, names, _two, scale=1)
         axes[0].axvline(0, color="#8c959f", linewidth=1, zorder=0.5)
         axes[0].set_xlabel("Spearman with exact OAR-P")
-        for panel, key, label in (
-            (axes[1], "deletion", "replaced, most important first"),
-            (axes[2], "insertion", "restored, most important first"),
-        ):
+        for panel, (key, words) in zip(axes[1:], CURVES.items(), strict=bool(curves)):
             for row in curves:
                 colour, marker = style(row["method"], names)
                 values = [point["value"] for point in row["curves"][key]]
                 panel.plot([100 * share for share in found["shares"]], values, color=colour,
                            marker=marker, markersize=5, linewidth=1.4, alpha=0.9,
                            label=row["method"] if key == "deletion" else None)  # fmt: skip
-            panel.set_xlabel(f"tokens {label}, %")
+            panel.set_xlabel(f"tokens {words}, most important first, %")
             panel.set_ylabel("answer moved, nats")
             panel.grid(axis="y", linewidth=0.6)
-        legend(figure, 3)
+        if curves:
+            legend(figure, 3)
 
-    legend_lines = math.ceil(len(curves) / 3)
-    return draw("fidelity", 6.4 + 0.34 * len(agree) + 0.22 * legend_lines, paint)
+    below = 5.2 + 0.22 * math.ceil(len(curves) / 3) if curves else 0.0
+    return draw("fidelity", 1.2 + 0.34 * len(agree) + below, paint)
 
 
 def _of_json(values: Mapping[str, Any]) -> Interval:

@@ -85,7 +85,8 @@ def test_table_figure_and_numbers(call, start, tmp_path, task):
     assert rows["oar-p"]["deletion"]["value"] > rows["position"]["deletion"]["value"]
     assert rows["oar-p"]["insertion"]["value"] < rows["position"]["insertion"]["value"]
     counts = found["counts"]
-    assert counts["used"] + counts["no_answer"] + counts["too_short"] == counts["responses"] == 12
+    assert counts["used"] + counts["no_answer"] + counts["too_short"] == 12
+    assert counts["responses"] == 12
     assert len(found["responses"]) == counts["used"]
     assert {"model", "credit", "task", "data", "prompt", "sampling"} <= set(found["fingerprints"])
     assert found["tokens"]["replacement"] == {"id": 0, "token": "<pad>"}
@@ -104,7 +105,7 @@ def test_worked_solutions_are_taken_as_responses(call, start, tokenizer, task):
     done = call("credit", "fidelity", str(start), *task, "--gold", "--method", "entropy", "--json")
     found = json.loads(done.stdout)
     assert found["counts"] == {"responses": 6, "used": 6, "no_answer": 0, "too_short": 0,
-                               "problems": 6}  # fmt: skip
+                               "too_long": 0, "problems": 6}  # fmt: skip
     questions = load_task("oar_sum", limit=6).questions
     lengths = [len(tokenizer(q.solution.partition("####")[0])["input_ids"]) for q in questions]
     assert [response["tokens"] for response in found["responses"]] == lengths
@@ -119,12 +120,27 @@ def test_responses_of_a_file_those_without_answer_left_out(call, start, tmp_path
                 "--replacement-other", "5")  # fmt: skip
     found = json.loads(done.stdout)
     assert found["counts"] == {"responses": 4, "used": 2, "no_answer": 1, "too_short": 1,
-                               "problems": 2}  # fmt: skip
+                               "too_long": 0, "problems": 2}  # fmt: skip
     assert [response["tokens"] for response in found["responses"]] == [7, 13]
     assert found["tokens"]["other"]["id"] == 5
     printed = call(*common, "--answer-type", "exact", "--method", "attention").stdout
     assert "1 state no answer and are left out" in printed
     assert "1 have fewer than two tokens to rank and are left out" in printed
+    done = call(*common, "--answer-type", "exact", "--method", "entropy", "--json",
+                "--max-tokens", "7", "--no-curves")  # fmt: skip
+    found = json.loads(done.stdout)
+    assert (found["counts"]["used"], found["counts"]["too_long"]) == (1, 1)
+    assert found["rows"][0]["deletion"] is found["rows"][1]["curves"]["insertion"] is None
+    done = call(*common, "--answer-type", "exact", "--max-tokens", "6")
+    assert done.returncode == 2
+    assert "has so few tokens to rank as --max-tokens says" in done.stderr
+
+
+def test_a_figure_without_curves(call, start, tmp_path, task):
+    done = call("credit", "fidelity", str(start), *task, "--gold", "--no-curves", "--out",
+                str(tmp_path))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "answer moved" not in (tmp_path / "fidelity.svg").read_text()
 
 
 def test_numbers_do_not_depend_on_the_batch(start, task, monkeypatch, call):
