@@ -58,8 +58,7 @@ class Measured:
         """Measure some responses; yields each row's name once it is done."""
         batch = batch_of(self.engine, part, self.answers)
         if not self.records:  # the first pass of a model is slower than the later ones
-            importance(EXACT, self.engine.model, batch.rows(torch.tensor([0])), self.settings,
-                       self.pad)  # fmt: skip
+            self._scores("entropy", batch.rows(torch.tensor([0])), self.settings)
         records = [
             {**response.name, "tokens": int(count), "methods": {}}
             for response, count in zip(part, batch.weighted(self.settings).sum(1), strict=True)
