@@ -70,6 +70,8 @@ class WarmStartSettings(Section):
     check_problems: Positive = 64
     check_samples: Positive = 4
     seed: int = 0
+    per_seed: bool = False
+    """Give each training seed a warm start of its own, so that differences hold over starts too."""
 
 
 class TrainSettings(Section):
@@ -127,10 +129,10 @@ class CreditSettings(Section):
     released_quirks: bool = False
     control_of: Importance = "oar-p"
     """Whose weights the controls `shuffled` and `inverted` rearrange."""
-    save_weights: bool = False
-    """Write every response's importances and weights to credit.jsonl; changes no number."""
     memory_mib: Positive = 256
     """MiB that a pass of credit may take over the model's own; changes speed, no importance."""
+    save_weights: bool = False
+    """Write every response's importances and weights to credit.jsonl; changes no number."""
 
 
 class EvaluationSettings(Section):
@@ -170,6 +172,14 @@ class Recipe(Section):
     evaluation: EvaluationSettings = EvaluationSettings()
     reproduce: ReproduceSettings = ReproduceSettings()
 
+    def of_seed(self, seed: int) -> Recipe:
+        """The recipe whose warm start is the one that a training seed begins from."""
+        start = self.warmstart
+        if start is None or not start.per_seed:
+            return self
+        own = start.model_copy(update={"seed": start.seed + seed})
+        return self.model_copy(update={"warmstart": own})
+
     def settings(self) -> dict[str, Any]:
         """The recipe as plain JSON-ready values."""
         return self.model_dump(mode="json")
@@ -203,6 +213,21 @@ def load_recipe(name: str, changes: dict[str, Any] | None = None) -> Recipe:
     >>> load_recipe("tiny", {"train": {"steps": 5}}).train.steps
     5
     """
+    path, content = _read(name)
+    content = _on_its_base(content, path)
+    for section, values in (changes or {}).items():
+        before = content.get(section) or {}
+        if isinstance(values, dict) and isinstance(before, dict):
+            content[section] = {**before, **values}
+        elif isinstance(values, dict):
+            continue  # not a section at all: said when the recipe is checked
+        else:
+            content[section] = values
+    return parse_recipe(content, str(path))
+
+
+def _read(name: str) -> tuple[Path, dict[str, Any]]:
+    """A recipe's file and what stands in it."""
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
         path = shipped("baselines") / "recipes" / f"{name}.yaml"
@@ -220,15 +245,31 @@ def load_recipe(name: str, changes: dict[str, Any] | None = None) -> Recipe:
         raise InputError(f"not a YAML file ({line})", str(path)) from error
     if not isinstance(content, dict):
         raise InputError("a recipe is a mapping of keys to values", str(path))
-    for section, values in (changes or {}).items():
-        before = content.get(section) or {}
-        if isinstance(values, dict) and isinstance(before, dict):
-            content[section] = {**before, **values}
-        elif isinstance(values, dict):
-            continue  # not a section at all: said when the recipe is checked
-        else:
-            content[section] = values
-    return parse_recipe(content, str(path))
+    return path, content
+
+
+def _on_its_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A recipe's content laid over that of the recipe named by its key `base`, section by section.
+
+    A base has no base: what a recipe says stands in two files at most.
+    """
+    if "base" not in content:
+        return content
+    base = content.pop("base")
+    if not isinstance(base, str):
+        raise InputError(f"base: the name of a recipe is expected, not {base!r}", str(path))
+    _, under = _read(base)
+    if "base" in under:
+        raise InputError(f"base: {base} has a base itself", str(path), f"name {under['base']}")
+    return {
+        **under,
+        **{
+            key: {**under[key], **value}
+            if isinstance(value, dict) and isinstance(under.get(key), dict)
+            else value
+            for key, value in content.items()
+        },
+    }
 
 
 def parse_recipe(content: dict[str, Any], where: str) -> Recipe:
@@ -249,6 +290,16 @@ def parse_recipe(content: dict[str, Any], where: str) -> Recipe:
         raise InputError(f"{place}: {said}, not {first['input']!r}", where) from error
 
 
+def _known_keys(place: tuple[int | str, ...]) -> list[str]:
+    """Keys of the section at `place` of a recipe."""
+    section: type[BaseModel] = Recipe
+    for part in place:
+        annotation = section.model_fields[str(part)].annotation
+        choices = [annotation, *get_args(annotation)]
+        section = next(c for c in choices if isinstance(c, type) and issubclass(c, BaseModel))
+    return list(section.model_fields)
+
+
 def load_credit(recipe: str | None, changes: dict[str, Any]) -> CreditSettings:
     """Credit settings of a recipe (see `load_recipe`), or the defaults, with some values changed.
 
@@ -258,13 +309,3 @@ def load_credit(recipe: str | None, changes: dict[str, Any]) -> CreditSettings:
     if recipe is not None:
         return load_recipe(recipe, {"credit": changes}).credit
     return parse_recipe({"name": "defaults", "credit": changes}, "settings").credit
-
-
-def _known_keys(place: tuple[int | str, ...]) -> list[str]:
-    """Keys of the section at `place` of a recipe."""
-    section: type[BaseModel] = Recipe
-    for part in place:
-        annotation = section.model_fields[str(part)].annotation
-        choices = [annotation, *get_args(annotation)]
-        section = next(c for c in choices if isinstance(c, type) and issubclass(c, BaseModel))
-    return list(section.model_fields)

@@ -31,7 +31,7 @@ from oar_bench.engines.base import Completion, Request, Sampling
 from oar_bench.engines.tokens import (
     check_checkpoint,
     check_length,
-    encode,
+    encode_all,
     end_ids,
     load_tokenizer,
     response_text,
@@ -65,23 +65,32 @@ class KeyedGumbel(LogitsProcessor):
 
 
 class StopStrings(StoppingCriteria):
-    """Stops a row when one of the stop sequences stands in its freshly sampled text."""
+    """Stops a row when one of the stop sequences stands in its freshly sampled text.
+
+    `lengths` holds how many tokens a row had when its stop sequence was complete, or None: what
+    follows is padding, which the ids alone don't tell where pad and end of sequence are one token.
+    """
 
     # Tokens looked back at: a stop sequence ends within this many tokens of its start.
     LOOK_BACK = 16
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, stop: Sequence[str], prompt_length: int
+        self, tokenizer: PreTrainedTokenizerBase, stop: Sequence[str], prompt_length: int, rows: int
     ) -> None:
         self.tokenizer, self.stop, self.prompt_length = tokenizer, stop, prompt_length
+        self.lengths: list[int | None] = [None] * rows
 
     def __call__(
         self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **_: Any
     ) -> torch.BoolTensor:
         """(B,) bool: rows that are done."""
         start = max(self.prompt_length, input_ids.shape[1] - self.LOOK_BACK)
-        tails = self.tokenizer.batch_decode(input_ids[:, start:])
-        done = [any(word in tail for word in self.stop) for tail in tails]
+        going = [row for row, length in enumerate(self.lengths) if length is None]
+        tails = self.tokenizer.batch_decode(input_ids[going, start:])
+        for row, tail in zip(going, tails, strict=True):
+            if any(word in tail for word in self.stop):
+                self.lengths[row] = input_ids.shape[1] - self.prompt_length
+        done = [length is not None for length in self.lengths]
         return torch.tensor(done, device=input_ids.device)  # type: ignore[return-value]
 
 
@@ -148,8 +157,9 @@ def sample(
     if sampling.temperature > 0:
         keys = torch.tensor(seeds, dtype=torch.int64, device=device)
         processors.append(KeyedGumbel(keys, longest, sampling))
+    stops = StopStrings(tokenizer, sampling.stop, longest, len(prompts))
     if sampling.stop:
-        criteria.append(StopStrings(tokenizer, sampling.stop, longest))
+        criteria.append(stops)
     # Every sampling knob is set, so that no default of the checkpoint's own slips in.
     config = GenerationConfig(
         do_sample=False, num_beams=1, repetition_penalty=1.0, no_repeat_ngram_size=0,
@@ -161,26 +171,18 @@ def sample(
         logits_processor=processors, stopping_criteria=criteria,
     )  # fmt: skip
     responses, finished = [], []
-    for row in output[:, longest:].tolist():
-        response, done = _own_tokens(row, ends, sampling, tokenizer)
+    for row, length in zip(output[:, longest:].tolist(), stops.lengths, strict=True):
+        response, done = _own_tokens(row[:length], ends)
         responses.append(response)
-        finished.append(done)
+        finished.append(done or length is not None)
     return Sampled(list(prompts), responses, finished)
 
 
-def _own_tokens(
-    row: list[int], ends: list[int], sampling: Sampling, tokenizer: PreTrainedTokenizerBase
-) -> tuple[list[int], bool]:
+def _own_tokens(row: list[int], ends: list[int]) -> tuple[list[int], bool]:
     """A row of `generate`'s output without the padding after its end; whether it ended itself."""
     for place, token in enumerate(row):
         if token in ends:
             return row[: place + 1], True
-    if sampling.stop:
-        # The row is padded from where the stop sequence was completed: the shortest such prefix.
-        for place in range(1, len(row) + 1):
-            tail = tokenizer.decode(row[max(0, place - StopStrings.LOOK_BACK) : place])
-            if any(word in tail for word in sampling.stop):
-                return row[:place], True
     return row, False
 
 
@@ -196,16 +198,22 @@ class HFEngine:
 
     @classmethod
     def load(cls, path: str | Path, batch_size: int = 256, device: str | None = None) -> HFEngine:
-        """Load a checkpoint's folder; InputError when it isn't one."""
+        """Load a checkpoint's folder; InputError when it isn't one, or the device isn't there."""
         model, tokenizer = load_model(path)
         chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return cls(model.to(chosen), tokenizer, batch_size)  # type: ignore[arg-type]
+        try:
+            model = model.to(chosen)  # type: ignore[arg-type]
+        except (RuntimeError, AssertionError) as error:
+            line = " ".join(str(error).split())[:200]
+            raise InputError(f"the device can't be used ({line})", f"device {chosen}") from error
+        return cls(model, tokenizer, batch_size)
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> Iterator[Completion]:
         """Completions batch by batch, longest prompts first (so that memory shows at once)."""
         if not requests:
             return
-        prompts = [encode(self.tokenizer, request.prompt) for request in requests]
+        encoded = encode_all(self.tokenizer, (request.prompt for request in requests))
+        prompts = [encoded[request.prompt] for request in requests]
         check_context(max(map(len, prompts)), sampling, self.model)
         order = sorted(range(len(requests)), key=lambda i: -len(prompts[i]))
         for start in range(0, len(order), self.batch_size):

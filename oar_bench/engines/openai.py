@@ -18,7 +18,7 @@ from oar_bench.engines.base import Completion, Request, Sampling, cut_at_stop
 from oar_bench.engines.remote import Policy, Session, as_ready, fetch
 from oar_bench.engines.tokens import (
     check_length,
-    encode,
+    encode_all,
     end_ids_of,
     load_tokenizer,
     response_text,
@@ -55,8 +55,11 @@ def look_up(base_url: str, name: str | None) -> Served:
     if name is None and len(cards) == 1:
         name = next(iter(cards))
     if name is None:
-        several = f"it serves {', '.join(sorted(cards)[:8])}" if cards else "it lists no models"
-        raise InputError(several, base_url, "choose one with --model-name")
+        if cards:
+            served = f"it serves {', '.join(sorted(cards)[:8])}"
+            raise InputError(served, base_url, "choose one with --model-name")
+        hint = "check the address, most end in /v1, or name a model with --model-name"
+        raise InputError("it lists no models", base_url, hint)
     if cards and name not in cards:
         raise InputError(
             f"unknown model {name!r} on {base_url}", "--model-name", nearest(name, sorted(cards))
@@ -134,7 +137,7 @@ class OpenAIEngine:
         """Completions as the server gives them."""
         prompts: dict[str, list[int] | str] = {r.prompt: r.prompt for r in requests}
         if self.tokenizer is not None:
-            encoded = {prompt: encode(self.tokenizer, prompt) for prompt in prompts}
+            encoded = encode_all(self.tokenizer, prompts)
             check_length(max(map(len, encoded.values()), default=0), sampling, self.served.context)
             prompts = {**encoded}
 

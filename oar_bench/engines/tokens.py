@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,9 +44,18 @@ def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
     A text that a chat template has already begun with BOS gets no second one.
     """
-    ids: list[int] = tokenizer(text)["input_ids"]
+    return encode_all(tokenizer, [text])[text]
+
+
+def encode_all(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> dict[str, list[int]]:
+    """Token ids of every text as `encode` gives them: each distinct one once, in one call."""
+    distinct = list(dict.fromkeys(texts))
+    found: list[list[int]] = tokenizer(distinct)["input_ids"] if distinct else []
     bos = tokenizer.bos_token_id
-    return ids[1:] if bos is not None and ids[:2] == [bos, bos] else ids
+    return {
+        text: ids[1:] if bos is not None and ids[:2] == [bos, bos] else ids
+        for text, ids in zip(distinct, found, strict=True)
+    }
 
 
 def response_text(
@@ -81,5 +90,6 @@ def check_length(longest_prompt: int, sampling: Sampling, limit: int | None) -> 
             f"the longest prompt ({longest_prompt} tokens) and max_new_tokens "
             f"({sampling.max_new_tokens}) exceed the model's context of {limit}",
             "max_new_tokens",
-            f"use at most {max(0, limit - longest_prompt)}",
-        )
+            f"use at most {limit - longest_prompt}" if longest_prompt < limit
+            else "ask with fewer or shorter --fewshot examples, or use another model",
+        )  # fmt: skip

@@ -21,7 +21,7 @@ from oar_bench.engines.base import Completion, Request, Sampling
 from oar_bench.engines.tokens import (
     check_checkpoint,
     check_length,
-    encode,
+    encode_all,
     end_ids_of,
     load_tokenizer,
     response_text,
@@ -74,6 +74,9 @@ class VLLMEngine:
             "max_model_len": -1,  # the checkpoint's, or as much of it as memory allows
             "generation_config": "vllm",  # no sampling default of the checkpoint slips in
             "enforce_eager": not torch.cuda.is_available(),
+            # vLLM's CPU build dies of a prompt that is split over two passes under a seed
+            # ("CPU Generator does not use offset").
+            **({} if torch.cuda.is_available() else {"enable_chunked_prefill": False}),
             "disable_log_stats": True,
             "use_tqdm_on_load": False,
             **options,
@@ -92,13 +95,14 @@ class VLLMEngine:
 
         Requests that are still inside when the caller stops listening are taken back.
         """
-        prompts: dict[str, list[int]] = {}
-        for request in requests:
-            if request.prompt not in prompts:
-                prompts[request.prompt] = encode(self.tokenizer, request.prompt)
+        prompts = encode_all(self.tokenizer, (request.prompt for request in requests))
         limit = int(self.engine.model_config.max_model_len)
         check_length(max(map(len, prompts.values()), default=0), sampling, limit)
-        waiting, inside = iter(requests), dict[str, Request]()
+        # Longest prompts first; the sort keeps samples of one problem together.
+        waiting = iter(sorted(requests, key=lambda request: -len(prompts[request.prompt])))
+        inside = dict[str, Request]()
+        # vLLM copies what it is given, so that one object does where no seed tells them apart.
+        greedy = self._params(sampling, None) if sampling.temperature == 0 else None
         try:
             while True:
                 room = AHEAD * self.batch_size - len(inside)
@@ -106,12 +110,12 @@ class VLLMEngine:
                     number = f"oar-{next(self._numbers)}"
                     self.engine.add_request(
                         number, {"prompt_token_ids": prompts[request.prompt]},
-                        self._params(request, sampling),
+                        greedy or self._params(sampling, request.seed),
                     )  # fmt: skip
                     inside[number] = request
                 if not inside:
                     return
-                for output in self.engine.step():
+                for output in self._step():
                     if output.finished and output.request_id in inside:
                         request = inside.pop(output.request_id)
                         yield self._completion(
@@ -121,17 +125,29 @@ class VLLMEngine:
             if inside:
                 self.engine.abort_request(list(inside))
 
+    def _step(self) -> list[Any]:
+        """One pass; InputError when vLLM's processes have died, of memory for instance."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        try:
+            return list(self.engine.step())
+        except EngineDeadError as error:
+            raise InputError(
+                "vLLM's engine died", "--engine vllm",
+                "see vLLM's lines above; what is finished is kept, and the same command goes on",
+            ) from error  # fmt: skip
+
     def close(self) -> None:
         """End vLLM's processes; they end with this one in any case."""
         self.engine.engine_core.shutdown()
 
-    def _params(self, request: Request, sampling: Sampling) -> Any:
-        """vLLM's parameters of one sample."""
+    def _params(self, sampling: Sampling, seed: int | None) -> Any:
+        """vLLM's parameters of a sample under its seed; None in greedy decoding."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
         return SamplingParams(
-            n=1, seed=request.seed, temperature=sampling.temperature, top_p=sampling.top_p,
+            n=1, seed=seed, temperature=sampling.temperature, top_p=sampling.top_p,
             max_tokens=sampling.max_new_tokens, stop=list(sampling.stop),
             stop_token_ids=self.ends, skip_special_tokens=False,
             # vLLM needs the text to find stop sequences in it, and for nothing else.

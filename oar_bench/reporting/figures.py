@@ -88,7 +88,7 @@ def learning(curves: pd.DataFrame, methods: list[str]) -> str:
         axes.set_xlabel("training step")
         axes.set_ylabel("sampled answers right, %")
         axes.grid(axis="y", linewidth=0.6)
-        _legend(figure, len(methods))
+        legend(figure, len(methods))
 
     return draw("learning", 3.5, paint)
 
@@ -99,9 +99,10 @@ def _line(axes: Axes, x: Any, shares: pd.Series, method: str, colour: str, marke
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _legend(figure: Figure, entries: int) -> None:
-    figure.legend(loc="outside upper left", ncols=min(4, max(entries, 1)), fontsize=9,
-                  handlelength=1.8, columnspacing=1.2)  # fmt: skip
+def legend(figure: Figure, entries: int, handles: list[Any] | None = None) -> None:
+    """A legend above the panels; without `handles` it holds every labelled line."""
+    figure.legend(handles=handles, loc="outside upper left", ncols=min(4, max(entries, 1)),
+                  fontsize=9, handlelength=1.8, columnspacing=1.2)  # fmt: skip
 
 
 def scores(tables: list[TaskTable], methods: list[str]) -> str:
@@ -176,7 +177,7 @@ def overhead(costs: list[Cost]) -> str:
         axes = figure.add_subplot()
         _stacked(axes, costs)
         axes.set_xlabel("seconds a training step (median)")
-        _legend(figure, 3)
+        legend(figure, 3)
 
     return draw("overhead", 1.35 + 0.42 * len(costs), paint)
 
@@ -192,9 +193,7 @@ def overhead_by_length(by: dict[int, list[Cost]]) -> str:
             axes.set_title(f"responses of {length} tokens", loc="left", fontsize=10)
         grid[-1, 0].set_xlabel("seconds a training step (median)")
         # The panels share their phases: one legend, of the first.
-        handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper left", ncols=3, fontsize=9,
-                      handlelength=1.8, columnspacing=1.2)  # fmt: skip
+        legend(figure, 3, grid[0, 0].get_legend_handles_labels()[0])
 
     height = 0.9 + sum(0.42 * len(costs) + 0.6 for costs in by.values())
     return draw("overhead-by-length", height, paint)
@@ -240,6 +239,6 @@ def weights(collection: Collection) -> str:
         axes.set_ylabel("effective share of tokens, %")
         axes.set_ylim(0, 104)
         axes.grid(axis="y", linewidth=0.6)
-        _legend(figure, shown)
+        legend(figure, shown)
 
     return draw("weights", 3.2, paint)

@@ -7,6 +7,7 @@ import torch
 
 from oar_bench.engines.base import Request, Sampling, check_samples
 from oar_bench.engines.hf import HFEngine, load_model, sample
+from oar_bench.engines.tokens import encode, encode_all
 from oar_bench.errors import InputError
 from oar_bench.keyed import derive
 from oar_bench.tasks.problems import distinct
@@ -103,6 +104,36 @@ def test_stop_strings_cut_text_and_tokens(engine):
     assert cut.response_tokens < whole.response_tokens
 
 
+def test_padding_after_a_stop_is_no_token_even_where_pad_is_the_end(engine, start):
+    """As in checkpoints without a padding token: rows that stop early are padded with their end."""
+    greedy = Sampling(temperature=0.0, max_new_tokens=12, stop=("####", "= 7"))
+    requests = [Request(p.id, 0, p.prompt, 0) for p in PROBLEMS]
+    expected = texts(engine, requests, greedy)
+    assert len({tokens for _, _, tokens in expected.values()}) > 1
+    without_pad = HFEngine.load(start, batch_size=16)
+    without_pad.tokenizer.pad_token = without_pad.tokenizer.eos_token
+    assert texts(without_pad, requests, greedy) == expected
+    alone = {}
+    for request in requests:
+        alone |= texts(engine, [request], greedy)
+    assert alone == expected
+
+
+def test_a_prompt_is_encoded_once_for_all_its_samples(engine, monkeypatch):
+    """In one call; and each as `encode` gives it, a second BOS taken away."""
+    calls = []
+    whole = type(engine.tokenizer).__call__
+    monkeypatch.setattr(
+        type(engine.tokenizer), "__call__", lambda self, t: calls.append(t) or whole(self, t)
+    )
+    drawn = list(engine.generate(REQUESTS, Sampling(max_new_tokens=1)))
+    assert [sorted(call) for call in calls] == [sorted(p.prompt for p in PROBLEMS)]
+    assert {(c.request.prompt, c.prompt_tokens) for c in drawn} == {
+        (p.prompt, len(encode(engine.tokenizer, p.prompt))) for p in PROBLEMS
+    }
+    assert encode_all(engine.tokenizer, []) == {}
+
+
 def test_the_token_limit_says_length(engine):
     [done] = engine.generate([REQUESTS[0]], Sampling(max_new_tokens=2))
     assert (done.finish_reason, done.response_tokens) == ("length", 2)
@@ -119,6 +150,12 @@ def test_bad_sampling_is_refused():
     for wrong in ({"temperature": float("nan")}, {"temperature": -1.0}, {"top_p": 0.0}):
         with pytest.raises(InputError):
             Sampling(**wrong)
+
+
+def test_a_device_that_is_not_there_is_told_in_one_line(start):
+    with pytest.raises(InputError, match="device nonsense: the device can't be used") as caught:
+        HFEngine.load(start, device="nonsense")
+    assert "\n" not in str(caught.value)
 
 
 def test_broken_checkpoints_are_refused(tmp_path, start):

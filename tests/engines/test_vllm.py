@@ -76,7 +76,8 @@ def hf(checkpoint) -> HFEngine:
 def offline(checkpoint):
     from oar_bench.engines.vllm import VLLMEngine
 
-    engine = VLLMEngine.load(checkpoint, batch_size=16)
+    # Fewer tokens a pass than the prompts of a batch have: some must wait for the next.
+    engine = VLLMEngine.load(checkpoint, batch_size=16, max_num_batched_tokens=64)
     yield engine
     engine.close()
 
