@@ -232,5 +232,6 @@ def growth(rows: Sequence[Mapping[str, Any]]) -> list[Growth]:
             fits = [slope(g["length"], g["seconds"]) for _, g in timed.groupby("repeat")]
             counted = part[(part["repeat"] == 0) & (part["flops"] > 0)]
             flops = slope(counted["length"], counted["flops"]) if len(counted) > 1 else NAN
-            found.append(Growth(str(method), phase, t_interval(fits), flops))
+            fitted = replace(t_interval(fits), method="t on the fits of the repeats")
+            found.append(Growth(str(method), phase, fitted, flops))
     return found

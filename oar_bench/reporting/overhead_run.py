@@ -111,12 +111,12 @@ def run(asked: Asked, out: Path, command: str, console: Progress) -> dict[str, A
             for method in asked.methods
             for length in asked.lengths
         }
-        given = asdict(asked)
+        given, name = asdict(asked), Path(asked.model).resolve().name
         about = {
-            "schema": SCHEMA, "kind": "overhead", "model": Path(asked.model).name,
+            "schema": SCHEMA, "kind": "overhead", "model": name,
             "command": command,
             "settings": {
-                **given, "model": Path(asked.model).name, "threads": recipe.model.threads,
+                **given, "model": name, "threads": recipe.model.threads,
                 "memory_mib": recipe.credit.memory_mib, "dtype": dtype,
                 "attention": trainer.model.config._attn_implementation,
                 "recipe": recipe.name,
