@@ -110,7 +110,7 @@ def test_a_checkpoint_is_measured_in_another_precision(call, start, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["tyni"], "did you mean 'tiny'?"),
+        (["tinny"], "unknown recipe 'tinny'; did you mean 'tiny'?"),
         (["no/such/folder"], "no such checkpoint folder"),
         (["smoke", "--methods", "oar-x"], "unknown method 'oar-x'"),
         (["smoke", "--lengths", "8,many"], "'many' is no number of tokens"),
