@@ -174,6 +174,11 @@ class Claim:
         return equivalence(list(self.clock.values()), self.margin)
 
     @property
+    def dearer(self) -> list[int]:
+        """Lengths at which the wall clock's lower bound is above the margin."""
+        return [n for n, ratio in self.clock.items() if ratio.low > 1 + self.margin]
+
+    @property
     def in_flops(self) -> Verdict:
         """By counted operations."""
         return equivalence([exact(v) for v in self.counted.values()], self.margin)

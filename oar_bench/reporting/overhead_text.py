@@ -50,9 +50,10 @@ def verdict_words(claims: Sequence[Claim], repeats: int) -> list[str]:
         )
         clock = listed([f"{_ratio(i)} at {length}" for length, i in claim.clock.items()])
         work = listed([f"{number(v, 2)} at {length}" for length, v in claim.counted.items()])
+        above = f"; the lower bound is above at {listed(claim.dearer)}" if claim.dearer else ""
         lines += [
             f"{said}, in wall clock on this machine: **{claim.in_clock}** "
-            f"({clock} tokens, {repeats} repeats).",
+            f"({clock} tokens, {repeats} repeats{above}).",
             f"{said}, in operations: **{claim.in_flops}** ({work} tokens).",
         ]
     return lines

@@ -159,7 +159,8 @@ def test_wall_clock_and_operations_are_worded_apart():
     assert words[0].startswith('"oar-g\'s overhead is negligible"')
     assert "in wall clock on this machine: **supported**" in words[0]
     assert "in operations: **supported**" in words[1]
-    assert "5 repeats" in words[0]
+    assert "5 repeats)" in words[0]
+    assert "5 repeats; the lower bound is above at 8 and 16)" in words[2]
     about = {"model": "a|b", "command": "oar-bench overhead `x`", "settings": {"repeats": 5},
              "device": "cpu", "peak_memory": "resident"}  # fmt: skip
     page = as_markdown(about, cells, growth(rows), claims(cells, 0.1))
