@@ -8,7 +8,8 @@ interleaved. naive: whole rows, all logits, batches of `--naive-batch` (the fast
 captum: FeatureAblation at the best of `--captum-evals` perturbations_per_eval. Peak memory is
 resident memory over what the process held before, in a run of its own that isn't timed. FLOPs are
 counted by torch's FlopCounterMode; "closed form" is the same sum by the formula of
-docs/method.md, section 6. Without --model a Llama of SmolLM2-135M's sizes and random weights is made.
+docs/method.md, section 6. Without --model a Llama of SmolLM2-135M's sizes with random weights is
+made.
 """
 
 from __future__ import annotations
