@@ -6,10 +6,9 @@
 All score the same response of random tokens with the same weights, in one process, repeats
 interleaved. naive: whole rows, all logits. captum: FeatureAblation. Both are given the fastest of
 `--sizes` rows a batch, found by a trial on a few positions. Peak memory is resident memory over
-what the process held before, and FLOPs are counted by torch's counter, both in a further
-pass that isn't timed; "closed form" is the same sum by
-`oar_bench.overhead.flops.oar_p`. Without --model a Llama of SmolLM2-135M's sizes with random weights is
-made.
+what the process held before, and FLOPs are counted by torch's counter, both in a further pass that
+isn't timed; "closed form" is the same sum by `oar_bench.overhead.flops.oar_p`. Without --model a
+Llama of SmolLM2-135M's sizes with random weights is made.
 """
 
 from __future__ import annotations
