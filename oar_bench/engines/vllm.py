@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,6 +91,7 @@ class VLLMEngine:
                 f"vLLM can't load it ({_cause(error)})", str(path),
                 "see vLLM's lines above, or use --engine hf",
             ) from error  # fmt: skip
+        _exit_on_terminate()
         return cls(llm.llm_engine, tokenizer, end_ids_of(folder, tokenizer), batch_size)
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> Iterator[Completion]:
@@ -178,6 +182,13 @@ def quiet() -> None:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+
+
+def _exit_on_terminate() -> None:
+    """Turn SIGTERM into an exit that cleans up: else vLLM's processes would run on without us."""
+    main = threading.current_thread() is threading.main_thread()
+    if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def saved_dtype(folder: Path) -> str:
