@@ -84,6 +84,7 @@ class VLLMEngine:
             "use_tqdm_on_load": False,
             **options,
         }
+        _exit_on_terminate()
         try:
             llm = LLM(model=str(folder), **settings)
         except (RuntimeError, ValueError, TypeError, OSError, NotImplementedError) as error:
@@ -91,7 +92,6 @@ class VLLMEngine:
                 f"vLLM can't load it ({_cause(error)})", str(path),
                 "see vLLM's lines above, or use --engine hf",
             ) from error  # fmt: skip
-        _exit_on_terminate()
         return cls(llm.llm_engine, tokenizer, end_ids_of(folder, tokenizer), batch_size)
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> Iterator[Completion]:
