@@ -39,7 +39,7 @@ from oar_bench.training.token_credit import token_credit
 from oar_bench.training.trainer import train
 from oar_bench.training.warmstart import warm_start
 
-EXAMPLE_METHODS = ("oar-p", "oar-g")
+EXAMPLE_METHODS = ("oar-p", "oar-d", "oar-g")
 
 
 class Console(Protocol):
@@ -187,6 +187,8 @@ def _claim(
     recipe: Recipe, methods: list[str], seeds: list[int], out: Path, command: list[str]
 ) -> None:
     """Write reproduce.json; an existing one must be of the same recipe (methods may be added)."""
+    from oar_bench.reporting.history import commands_of
+
     file = out / "reproduce.json"
     settings = {k: v for k, v in recipe.settings().items() if k != "reproduce"}
     wanted: dict[str, Any] = {
@@ -195,7 +197,7 @@ def _claim(
         "recipe": recipe.name,
         "methods": methods,
         "seeds": seeds,
-        "command": shlex.join(command),
+        "commands": [{"command": shlex.join(command), "methods": methods, "seeds": seeds}],
         "smoke": recipe.name == "smoke",
         "fingerprints": {"settings": fingerprint(settings)},
     }
@@ -204,15 +206,18 @@ def _claim(
         if differing(wanted["fingerprints"], prints_of(before, file)):
             raise InputError(
                 "this folder holds a reproduction with other settings", str(out),
-                "choose another --out, or repeat the command in its reproduce.json",
+                "choose another --out, or repeat a command of its reproduce.json",
             )  # fmt: skip
+        added = wanted["commands"][0]
         for key in ("methods", "seeds"):
             listed = before.get(key)
             if not isinstance(listed, list):
                 raise InputError(f"{key} is no list", str(file), "choose another --out")
-            wanted[key] = list(dict.fromkeys([*listed, *wanted[key]]))
-        if wanted["methods"] == before.get("methods") and wanted["seeds"] == before.get("seeds"):
+            added[key] = [item for item in wanted[key] if item not in listed]
+            wanted[key] = [*listed, *added[key]]
+        if not added["methods"] and not added["seeds"]:
             return
+        wanted["commands"] = [*commands_of(before), added]
     write_json(file, wanted)
 
 

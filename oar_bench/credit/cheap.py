@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from oar_bench.credit.aligned import at
 from oar_bench.credit.answer import position_ids
 from oar_bench.credit.attention import attended_pass
 from oar_bench.credit.controls import keyed_draws
@@ -45,16 +46,21 @@ def entropy_importance(
     importance = torch.zeros(input_ids.shape, dtype=torch.float32, device=input_ids.device)
     wanted = torch.nonzero(positions.any(1)).flatten()
     columns = torch.nonzero(positions.any(0)).flatten()
+    # What predicts a token is the real token before it: padding may stand between the two.
+    place = torch.arange(input_ids.shape[1], device=input_ids.device)
+    last = (place * (attention_mask > 0)).cummax(1).values
+    before = last.roll(1, 1)[:, columns]
     sizes = Sizes.of(model.config, model.dtype)
     width = input_ids.shape[1]
     few = rows_within(memory, sizes.branch(width, width, len(columns)))
     for chosen in wanted.split(few) if len(wanted) else ():
+        marked = positions[chosen][:, columns]
+        kept = torch.unique(before[chosen][marked])
         output: Any = model(
             input_ids=input_ids[chosen], attention_mask=attention_mask[chosen],
-            position_ids=position_ids(attention_mask[chosen]),
-            logits_to_keep=columns - 1, use_cache=False,
+            position_ids=position_ids(attention_mask[chosen]), logits_to_keep=kept, use_cache=False,
         )  # fmt: skip
-        logp = output.logits.float().log_softmax(-1)
+        logp = at(output.logits, kept, before[chosen].where(marked, kept[0])).log_softmax(-1)
         importance[chosen[:, None], columns] = -(logp.exp() * logp).sum(-1)
     return importance * positions
 

@@ -68,7 +68,8 @@ class _Slopes:
             self.begin = min(first_scored, int(rows.index.min()))
         table = model.get_input_embeddings()
         with torch.no_grad():
-            self.embeddings = table(rows.ids[:, self.begin :]).float()
+            # Detached: gradient checkpointing hooks the table so that its output asks for slopes.
+            self.embeddings = table(rows.ids[:, self.begin :]).detach().float()
         self.scored = rows.scored[:, self.begin :]
         self.past: Layers = []
         if self.begin:
@@ -180,7 +181,7 @@ def answer_gradient_importance(
         if replacement is not None:
             with torch.no_grad():
                 other = torch.tensor(replacement, device=input_ids.device)
-                step = table(other).float() - slopes.embeddings
+                step = table(other).detach().float() - slopes.embeddings
         leaf = slopes.leaf()
         with torch.enable_grad():
             logp = log_softmax(slopes.logits(leaf), -1)

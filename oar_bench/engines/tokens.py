@@ -90,5 +90,6 @@ def check_length(longest_prompt: int, sampling: Sampling, limit: int | None) -> 
             f"the longest prompt ({longest_prompt} tokens) and max_new_tokens "
             f"({sampling.max_new_tokens}) exceed the model's context of {limit}",
             "max_new_tokens",
-            f"use at most {max(0, limit - longest_prompt)}",
-        )
+            f"use at most {limit - longest_prompt}" if longest_prompt < limit
+            else "ask with fewer or shorter --fewshot examples, or use another model",
+        )  # fmt: skip

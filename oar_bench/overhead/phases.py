@@ -16,7 +16,7 @@ import torch
 _CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
-def _reset_peak() -> None:
+def reset_peak() -> None:
     """Start a new peak, where the platform can (Linux, CUDA)."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
@@ -57,7 +57,7 @@ class PhaseTimer:
     def phase(self, name: str) -> Iterator[dict[str, Any]]:
         """Time the body; it may set `tokens` (processed by the phase) in the row it is given."""
         row: dict[str, Any] = {"step": self.step, "phase": name, "seconds": 0.0, "tokens": 0}
-        _reset_peak()
+        reset_peak()
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         start = time.perf_counter()

@@ -48,12 +48,17 @@ class Pair:
     to_settle: int | None
     for_two: int | None
 
+    @property
+    def holds_for(self) -> str:
+        """What a verdict speaks of: `methods`, or with one training seed only `checkpoints`."""
+        return "methods" if len(self.seeds) > 1 else "checkpoints"
+
 
 @dataclass(frozen=True)
 class Row:
     """A method on a task: shares, with the interval over seeds and problems.
 
-    `majority` is maj@k, NaN where a results.json is from before it.
+    `majorities` are maj@2, maj@4 .., NaN where a results.json is from before it.
     """
 
     method: str
@@ -61,7 +66,7 @@ class Row:
     mean: Interval
     passes: dict[int, Interval]
     run_sd: float
-    majority: float
+    majorities: dict[int, float]
     truncated: float
     no_answer: float
     tokens: float
@@ -86,12 +91,17 @@ class TaskTable:
 
 
 def compare(collection: Collection) -> list[TaskTable]:
-    """One table a task, p values adjusted by Holm over every pair of all of them.
+    """One table a task, p values adjusted by Holm over every pair of all of them."""
+    return compare_all([collection])
+
+
+def compare_all(collections: Sequence[Collection]) -> list[TaskTable]:
+    """The tables of several collections, p values adjusted by Holm over every pair of them.
 
     The start's row is a landmark, not a claim: its pair with GRPO stays out of the family and
     keeps its own p.
     """
-    tables = [_table(collection, task) for task in collection.tasks]
+    tables = [_table(collection, task) for collection in collections for task in collection.tasks]
     family = [row.pair for t in tables for row in t.rows if row.pair and row.method != START]
     family += [pair for t in tables for pair in t.pairs]
     adjusted = holm([pair.p for pair in family])
@@ -139,7 +149,8 @@ def _row(method: str, found: Mapping[Any, Evaluation], pair: Pair | None) -> Row
         {n: over_seeds(np.stack([metrics.pass_at_k(v, n) for v in values]))
          for n in metrics.powers(k)},
         float(np.sqrt(np.mean([metrics.run_sd(v) ** 2 for v in values]))),
-        float(np.mean([m.get(f"maj@{k}", {}).get("value", np.nan) for m in about])),
+        {n: float(np.mean([m.get(f"maj@{n}", {}).get("value", np.nan) for m in about]))
+         for n in metrics.powers(k) if n > 1},
         mean_of(about, "truncated"),
         mean_of(about, "no_answer"),
         mean_of(about, "response_tokens"),

@@ -146,7 +146,7 @@ def bootstrap_ratio(mine: Floats, theirs: Floats, seed: int = 0, draws: int = 20
                     "bootstrap over steps (one seed)")  # fmt: skip
 
 
-def curves(collection: Collection) -> pd.DataFrame:
+def rewards_of(collection: Collection) -> pd.DataFrame:
     """Training reward by step: columns method, step, mean (over seeds), then one for each seed."""
     frames = []
     for method in collection.methods:

@@ -15,6 +15,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from oar_bench.evaluation.statistics import Interval
@@ -88,7 +89,7 @@ def learning(curves: pd.DataFrame, methods: list[str]) -> str:
         axes.set_xlabel("training step")
         axes.set_ylabel("sampled answers right, %")
         axes.grid(axis="y", linewidth=0.6)
-        _legend(figure, len(methods))
+        legend(figure, len(methods))
 
     return draw("learning", 3.5, paint)
 
@@ -99,9 +100,10 @@ def _line(axes: Axes, x: Any, shares: pd.Series, method: str, colour: str, marke
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _legend(figure: Figure, entries: int) -> None:
-    figure.legend(loc="outside upper left", ncols=min(4, max(entries, 1)), fontsize=9,
-                  handlelength=1.8, columnspacing=1.2)  # fmt: skip
+def legend(figure: Figure, entries: int, handles: list[Line2D] | None = None) -> None:
+    """A legend above the panels; without `handles` it holds every labelled line."""
+    figure.legend(handles=handles, loc="outside upper left", ncols=min(4, max(entries, 1)),
+                  fontsize=9, handlelength=1.8, columnspacing=1.2)  # fmt: skip
 
 
 def scores(tables: list[TaskTable], methods: list[str]) -> str:
@@ -192,7 +194,7 @@ def overhead(costs: list[Cost]) -> str:
         axes.set_xlabel("seconds a training step (median)")
         axes.tick_params(left=False)
         axes.grid(axis="x", linewidth=0.6)
-        _legend(figure, 3)
+        legend(figure, 3)
 
     return draw("overhead", 1.35 + 0.42 * len(costs), paint)
 
@@ -217,6 +219,6 @@ def weights(collection: Collection) -> str:
         axes.set_ylabel("effective share of tokens, %")
         axes.set_ylim(0, 104)
         axes.grid(axis="y", linewidth=0.6)
-        _legend(figure, shown)
+        legend(figure, shown)
 
     return draw("weights", 3.2, paint)

@@ -27,6 +27,10 @@ NOTES = (
     "“Tied” is no proof of equality: “detectable” is the smallest true difference that these "
     "problems, samples and seeds find with 80 % power.",
 )
+CHECKPOINTS = (
+    "One training seed on a side, or none that is known: verdicts and places hold for these "
+    "checkpoints, not for the methods that made them."
+)
 WORDS = ("result", "pair", "the first is", "place")
 """Columns that hold words and are set to the left."""
 
@@ -53,8 +57,14 @@ def duels_grid(meeting: Meeting) -> Grid:
 def _duel(d: Duel) -> list[str]:
     test = d.pair.test
     return [f"{d.pair.a} against {d.pair.b}", in_points(test.difference.value),
-            bracket(test.difference, True), p_value(d.pair.p), d.word, percent(test.detectable),
+            bracket(test.difference, True), p_value(d.pair.p), _word(d), percent(test.detectable),
             str(d.wins), str(d.losses), str(d.ties)]  # fmt: skip
+
+
+def _word(d: Duel) -> str:
+    """The verdict; where it rests on one training seed it is on a checkpoint, and says so."""
+    one = d.pair.holds_for == "checkpoints" and d.word in ("better", "worse")
+    return f"{d.word} (checkpoint)" if one else d.word
 
 
 def _title(meeting: Meeting) -> str:
@@ -110,6 +120,7 @@ def as_csv(found: HeadToHead) -> str:
                 "score_a": a.mean.value, "score_b": b.mean.value,
                 "difference": test.difference.value, "low": test.difference.low,
                 "high": test.difference.high, "p": test.p, "p_holm": d.pair.p, "verdict": d.word,
+                "holds_for": d.pair.holds_for,
                 "detectable": test.detectable, "wins": d.wins, "losses": d.losses, "ties": d.ties,
                 "truncated_a": a.truncated, "truncated_b": b.truncated,
                 "no_answer_a": a.no_answer, "no_answer_b": b.no_answer,
@@ -118,7 +129,13 @@ def as_csv(found: HeadToHead) -> str:
 
 
 def _remarks(found: HeadToHead) -> list[str]:
-    return [*(f"unlike, compared on demand: {note}" for note in found.allowed), *found.left_out]
+    pairs = [duel.pair for meeting in found.meetings for duel in meeting.duels]
+    one = any(pair.holds_for == "checkpoints" for pair in pairs)
+    return [
+        *([CHECKPOINTS] if one else []),
+        *(f"unlike, compared on demand: {note}" for note in found.allowed),
+        *found.left_out,
+    ]
 
 
 def as_dict(found: HeadToHead) -> dict[str, Any]:
@@ -143,6 +160,7 @@ def as_dict(found: HeadToHead) -> dict[str, Any]:
                     {"a": d.pair.a, "b": d.pair.b, "seeds": len(d.pair.seeds),
                      "difference": to_json(d.pair.test.difference), "p": finite(d.pair.test.p),
                      "p_holm": finite(d.pair.p), "verdict": d.word,
+                     "holds_for": d.pair.holds_for,
                      "detectable": finite(d.pair.test.detectable),
                      "wins": d.wins, "losses": d.losses, "ties": d.ties}
                     for d in m.duels

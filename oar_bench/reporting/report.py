@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection as Names
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,13 @@ import pandas as pd
 
 from oar_bench.evaluation.summary import STATUSES
 from oar_bench.records import write_text
-from oar_bench.reporting import figures, render, tables
+from oar_bench.reporting import curves, figures, render, tables
+from oar_bench.reporting.budgets import Budget, budgets
 from oar_bench.reporting.comparison import Row, TaskTable, compare
-from oar_bench.reporting.costs import PHASES, Cost, curves, overhead, weights
+from oar_bench.reporting.costs import PHASES, Cost, overhead, rewards_of, weights
 from oar_bench.reporting.example import Example, example_of
 from oar_bench.reporting.frames import REFERENCE, START, Collection, load
+from oar_bench.reporting.history import command_lines
 from oar_bench.reporting.likeness import flatten, refuse_unlike, shared_settings
 from oar_bench.reporting.text import counted, listed
 from oar_bench.reporting.wording import verdict_words
@@ -35,6 +36,15 @@ COMPARISON_NOTES = (
     "(the mean over k samples moves √k times less); it holds neither the choice of "
     "problems nor the training seed.",
 )
+BUDGET_NOTE = (
+    "The share of samples that is right within the cap, %: a longer response counts as truncated "
+    "and so as not right. From the saved rows, no model asked: exact for a model that is not told "
+    "its cap, but for an answer that stood complete before it. The last cap is the real one."
+)
+SAMPLES_NOTE = (
+    "pass@k is the chance that any of k samples is right, maj@k that the most frequent answer of k "
+    "is (ties shared); both unbiased over all choices of k among the samples, mean over seeds."
+)
 OVERHEAD_NOTES = (
     "Medians over steps, mean over seeds. The first step of every run is left out as warm-up. A "
     "whole step is the sum of its phases without writing checkpoints, so the phases' medians need "
@@ -47,6 +57,8 @@ WEIGHT_NOTE = (
 LABELS = {
     "scores": "Scores by method with 95 % intervals",
     "differences": "Paired differences to GRPO with 95 % intervals",
+    "samples": "pass@k and maj@k by number of samples for every method",
+    "budget": "Scores under smaller token caps for every method",
     "learning": "Training reward by step for every method",
     "overhead": "Seconds of a training step by phase for every method",
     "weights": "Effective share of tokens by step for every method",
@@ -77,13 +89,15 @@ def write_report(runs: Path, out: Path, allow: Names[str] = ()) -> ReportPaths:
     allowed = refuse_unlike(collection, allow)
     compared, costs = compare(collection), overhead(collection)
     example = example_of(collection.example)
-    rewards = curves(collection)
-    drawn = _figures(collection, compared, costs, rewards, example)
-    view = _view(collection, compared, costs, rewards, example, allowed)
+    rewards = rewards_of(collection)
+    capped = budgets(collection)
+    drawn = _figures(collection, compared, capped, costs, rewards, example)
+    view = _view(collection, compared, capped, costs, rewards, example, allowed)
     sheets = {
         "comparison": tables.comparison(compared),
         "pairs": tables.pairs(compared),
         "overhead": tables.overhead(costs),
+        "budget": tables.budget(capped),
         "weights": tables.weights(view["weights"]),
         "curves": rewards,
     }
@@ -101,6 +115,7 @@ def write_report(runs: Path, out: Path, allow: Names[str] = ()) -> ReportPaths:
 def _figures(
     collection: Collection,
     compared: list[TaskTable],
+    capped: list[Budget],
     costs: list[Cost],
     rewards: pd.DataFrame,
     example: Example | None,
@@ -109,6 +124,10 @@ def _figures(
     drawn = {"scores": figures.scores(compared, methods)}
     if any(row.pair for table in compared for row in table.rows if row.method != START):
         drawn["differences"] = figures.differences(compared, methods)
+    if several := [table for table in compared if table.k > 1]:
+        drawn["samples"] = curves.samples(several, methods)
+    if capped:
+        drawn["budget"] = curves.budget(capped, methods)
     if len(rewards):
         drawn["learning"] = figures.learning(rewards, methods)
     if costs:
@@ -123,6 +142,7 @@ def _figures(
 def _view(
     collection: Collection,
     compared: list[TaskTable],
+    capped: list[Budget],
     costs: list[Cost],
     rewards: pd.DataFrame,
     example: Example | None,
@@ -139,10 +159,11 @@ def _view(
         "allowed": allowed,
         "reference": REFERENCE,
         "tables": compared,
-        "ks": {
-            t.task: sorted({k for row in t.rows for k in row.passes if k > 1}) for t in compared
-        },
-        "voted": [t.task for t in compared if any(r.majority == r.majority for r in t.rows)],
+        "ks": {t.task: sorted({k for row in t.rows for k in row.passes}) for t in compared},
+        "voted": {t.task: _voted(t) for t in compared},
+        "budgets": {budget.task: budget for budget in capped},
+        "budget_note": BUDGET_NOTE,
+        "samples_note": SAMPLES_NOTE,
         "statuses": {t.task: _statuses(t.rows) for t in compared},
         "comparison_notes": COMPARISON_NOTES,
         "ends": _ends(compared, rewards, collection.methods),
@@ -166,6 +187,11 @@ def _subtitle(collection: Collection, compared: list[TaskTable]) -> str:
              for t in compared]  # fmt: skip
     runs = counted(len(collection.runs), "finished run")
     return f"{runs} of {counted(len(collection.methods), 'method')} on {listed(tasks)}"
+
+
+def _voted(table: TaskTable) -> list[int]:
+    """The k at which some method has maj@k."""
+    return sorted({k for row in table.rows for k, v in row.majorities.items() if not math.isnan(v)})
 
 
 def _statuses(rows: list[Row]) -> list[str]:
@@ -235,6 +261,6 @@ def _environment(collection: Collection) -> list[tuple[str, str]]:
 
 
 def _commands(collection: Collection) -> str:
-    about: Mapping[str, Any] = collection.reproduce
-    first = str(about.get("command") or "# train and evaluate the runs of the settings above")
-    return f"{first}\noar-bench report RUNS --out REPORT"
+    made = command_lines(collection.reproduce)
+    lines = made or ["# train and evaluate the runs of the settings above"]
+    return "\n".join([*lines, "oar-bench report RUNS --out REPORT"])

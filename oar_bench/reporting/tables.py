@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from oar_bench.evaluation.statistics import Interval
+from oar_bench.reporting.budgets import Budget
 from oar_bench.reporting.comparison import Pair, TaskTable
 from oar_bench.reporting.costs import Cost, Weights
 from oar_bench.reporting.text import visible
@@ -40,8 +41,8 @@ def comparison(tables: list[TaskTable]) -> pd.DataFrame:
             }
             for k, interval in row.passes.items():
                 found |= _bounds(f"pass@{k}", interval)
+            found |= {f"maj@{k}": value for k, value in row.majorities.items()}
             found |= {
-                f"maj@{table.k}": row.majority,
                 "run_sd": row.run_sd,
                 "truncated": row.truncated,
                 "no_answer": row.no_answer,
@@ -80,11 +81,24 @@ def _judged(pair: Pair) -> dict[str, Any]:
         **_bounds("difference", pair.test.difference),
         "p_holm": pair.p,
         "verdict": pair.verdict,
+        "holds_for": pair.holds_for,
         "identical": pair.test.identical,
         "detectable": pair.test.detectable,
         "seeds_to_settle_observed": pair.to_settle,
         "seeds_to_settle_two_points": pair.for_two,
     }
+
+
+def budget(found: list[Budget]) -> pd.DataFrame:
+    """A row for each task, method and cap: the share right, mean over seeds and under each."""
+    return pd.DataFrame([
+        {"task": task.task, "method": curve.method, "cap": cap, "mean": curve.mean[place],
+         **{f"seed {seed}": shares[place] for seed, shares in curve.seeds.items()
+            if seed is not None}}
+        for task in found
+        for curve in task.curves
+        for place, cap in enumerate(task.caps)
+    ])  # fmt: skip
 
 
 def overhead(costs: list[Cost]) -> pd.DataFrame:

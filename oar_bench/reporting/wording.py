@@ -52,14 +52,34 @@ def _on_task(table: TaskTable) -> list[str]:
     ]
     pairs = [row.pair for row in table.rows if row.pair and row.method != START]
     for word in ("better", "worse"):
-        found = [p for p in pairs if p.verdict == word]
-        if found:
-            parts.append(f"{listed([_said(p) for p in found])}: {word} than {REFERENCE}.")
+        parts += _separated([p for p in pairs if p.verdict == word], word)
     parts += _open(pairs)
     parts += [_control(pair, table.row(pair.a)) for pair in table.pairs if pair.b == "shuffled"]
-    if len(reference.seeds) == 1:
-        parts.append("With one training seed the luck of training isn't covered by any interval.")
+    if any(pair.holds_for == "checkpoints" for pair in [*pairs, *table.pairs]) or (
+        len(reference.seeds) == 1
+    ):
+        parts.append(
+            "With one training seed the luck of training isn't covered by any interval: what is "
+            "said of such a pair holds for these checkpoints, not for the methods."
+        )
     return parts
+
+
+def _separated(pairs: list[Pair], word: str) -> list[str]:
+    """Sentences on the pairs with the verdict `word`: methods apart from mere checkpoints."""
+    found = {
+        whose: [_said(p) for p in pairs if p.holds_for == whose]
+        for whose in ("methods", "checkpoints")
+    }
+    sentences = []
+    if found["methods"]:
+        sentences.append(f"{listed(found['methods'])}: {word} than {REFERENCE}.")
+    if found["checkpoints"]:
+        sentences.append(
+            f"{listed(found['checkpoints'])}: one checkpoint that scores {word} than "
+            f"{REFERENCE}'s, which says nothing of another training run."
+        )
+    return sentences
 
 
 def _gain(table: TaskTable) -> str:
@@ -123,9 +143,16 @@ def _settling(pairs: list[Pair]) -> str:
 def _control(pair: Pair, row: Row | None) -> str:
     """What the shuffled control says about a gain, or about there being none."""
     against = row.pair if row else None
+    one = pair.holds_for == "checkpoints"
     if pair.verdict == "better":
-        return f"{pair.a} beats its shuffled control by {points(pair.test.difference.value)} " \
-               f"points {_interval(pair)}: where the weights lie matters."  # fmt: skip
+        gain = f"its shuffled control by {points(pair.test.difference.value)} " \
+               f"points {_interval(pair)}"  # fmt: skip
+        if one:
+            return (
+                f"{pair.a}'s checkpoint beats that of {gain}; one seed can't tell whether where "
+                "the weights lie matters."
+            )
+        return f"{pair.a} beats {gain}: where the weights lie matters."
     if against and against.verdict == "better":
         return (
             f"But {pair.a} is not better than its shuffled control "
@@ -133,7 +160,8 @@ def _control(pair: Pair, row: Row | None) -> str:
             "of credit assignment."
         )
     if pair.verdict == "worse":
-        return f"{pair.a} is worse than its own weights shuffled ({_interval(pair)})."
+        whose = f"{pair.a}'s checkpoint" if one else pair.a
+        return f"{whose} is worse than its own weights shuffled ({_interval(pair)})."
     return (
         f"{pair.a} is not separable from its own weights shuffled "
         f"({points(pair.test.difference.value)} {bracket(pair.test.difference, True)})."
@@ -166,8 +194,11 @@ def _count(seeds: int | None) -> str:
 
 
 def verdict_word(pair: Pair) -> Written:
-    """The cell "verdict"."""
-    return Written("identical" if pair.test.identical else pair.verdict)
+    """The cell "verdict"; one that rests on one training seed says so."""
+    if pair.test.identical:
+        return Written("identical")
+    one = pair.holds_for == "checkpoints" and pair.verdict != "not separable"
+    return Written(f"{pair.verdict} (one seed)" if one else pair.verdict)
 
 
 def detectable_words(pair: Pair) -> Written:

@@ -142,3 +142,17 @@ def test_scope_response_scores_answer_tokens_too(model, tokenizer):
         expected = (clean.exp() * (clean - moved)).sum()
     assert float(expected) > 1e-3
     assert float(found[row, real[at[0]]]) == pytest.approx(float(expected), rel=1e-4)
+
+
+@pytest.mark.parametrize("method", ["oar-g", "oar-g0", "oar-gp", "oar-gf"])
+def test_importances_ask_for_no_slope_under_gradient_checkpointing(model, tokenizer, method):
+    """It hooks the embeddings, whose output then asks for slopes even where none are kept."""
+    batch = batch_of(tokenizer)
+    plain = importance(method, model, batch, CreditSettings(), tokenizer.pad_token_id)
+    model.enable_input_require_grads()
+    try:
+        hooked = importance(method, model, batch, CreditSettings(), tokenizer.pad_token_id)
+    finally:
+        model.disable_input_require_grads()
+    assert not hooked.requires_grad
+    assert torch.equal(plain, hooked)

@@ -12,7 +12,6 @@ from oar_bench.errors import InputError
 from oar_bench.evaluation.formats import Fields, read_items
 from oar_bench.evaluation.score_file import Graders, changes, expectations, score_file
 from oar_bench.records import read_jsonl
-from tests.test_cli import call  # noqa: F401  (the fixture)
 
 BARE = [
     {"id": "a", "response": "so it is \\boxed{\\frac12}", "gold": "0.5", "expected": True},
@@ -185,7 +184,7 @@ def test_differences_are_found_in_any_order(tmp_path):
     assert {(change.before, change.after) for change in found} == {("wrong", "correct")}
 
 
-def test_the_command(call, tmp_path):  # noqa: F811
+def test_the_command(call, tmp_path):
     path = write(tmp_path / "x.jsonl", BARE)
     done = call("score", str(path), "--expect")
     assert done.returncode == 0
@@ -213,7 +212,7 @@ def test_the_command(call, tmp_path):  # noqa: F811
         assert "Traceback" not in done.stderr
 
 
-def test_hostile_text_is_graded_and_shown_harmlessly(call, tmp_path):  # noqa: F811
+def test_hostile_text_is_graded_and_shown_harmlessly(call, tmp_path):
     rows = [
         {"id": "e", "response": "\\boxed{\x1b[31m4\x00}", "gold": "4"},
         {"id": "s", "response": "\\boxed{\ud800}", "gold": "4"},

@@ -15,7 +15,6 @@ from oar_bench.identity import fingerprint_checkpoint
 from oar_bench.records import owned, read_json, read_jsonl
 from oar_bench.tasks.registry import load_task
 from oar_bench.training.trainer import train
-from tests.test_cli import call  # noqa: F401  (the fixture)
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def test_a_finished_run_whose_last_checkpoint_is_gone_is_made_again(smoke, start
         assert read_json(finished / "run.json")["status"] == "finished"
 
 
-def test_checkpoints_may_be_removed_once_a_reproduction_is_done(call, tmp_path):  # noqa: F811
+def test_checkpoints_may_be_removed_once_a_reproduction_is_done(call, tmp_path):
     out = tmp_path / "out"
     command = ("reproduce", "smoke", "--methods", "grpo", "--steps", "1", "--out", str(out))
     assert call(*command, "--seeds", "1").returncode == 0
@@ -48,6 +47,11 @@ def test_checkpoints_may_be_removed_once_a_reproduction_is_done(call, tmp_path):
     before = {p: p.read_bytes() for p in run.rglob("*.json*")}
     assert call(*command, "--seeds", "2").returncode == 0
     assert before == {p: p.read_bytes() for p in before}
+    first, second = read_json(out / "reproduce.json")["commands"]
+    assert (first["methods"], first["seeds"]) == (["grpo"], [0])
+    assert (second["methods"], second["seeds"]) == ([], [1])
+    assert second["command"].endswith("--seeds 2")
+    assert "# added seed 1" in (out / "report.md").read_text()
 
 
 def test_two_runs_of_one_recipe_leave_equal_identities(smoke, start, finished, tmp_path):
@@ -70,7 +74,7 @@ def test_two_processes_never_write_one_evaluation(start, tmp_path):
         )  # fmt: skip
 
 
-def test_an_evaluation_without_samples_may_be_asked_anew(call, start, tmp_path):  # noqa: F811
+def test_an_evaluation_without_samples_may_be_asked_anew(call, start, tmp_path):
     common = ("evaluate", str(start), "--tasks", "oar_sum", "--limit", "4", "--out", str(tmp_path))
     done = call(*common, "--max-new-tokens", "1000")
     assert (done.returncode, "use at most" in done.stderr) == (2, True)
@@ -79,7 +83,7 @@ def test_an_evaluation_without_samples_may_be_asked_anew(call, start, tmp_path):
 
 @pytest.mark.parametrize("content", ["{}", "[]", "7", '{"files": 3}', "[" * 100_000, ""])
 @pytest.mark.parametrize("name", ["run.json", "checkpoints/step-000004/manifest.json"])
-def test_damaged_files_of_a_run_are_told_in_a_line(call, finished, name, content):  # noqa: F811
+def test_damaged_files_of_a_run_are_told_in_a_line(call, finished, name, content):
     (finished / name).write_text(content)
     done = call("train", "smoke", "--out", str(finished), "--resume")
     assert done.returncode == (0 if "manifest" in name else 2), done.stderr
@@ -93,7 +97,7 @@ def test_damaged_files_of_a_run_are_told_in_a_line(call, finished, name, content
         "train: {temperature: .inf}", "evaluation: {temperature: 0, samples: 2}", "train: 3",
     ],
 )  # fmt: skip
-def test_impossible_recipes_are_refused_at_once(call, tmp_path, text):  # noqa: F811
+def test_impossible_recipes_are_refused_at_once(call, tmp_path, text):
     path = tmp_path / "r.yaml"
     path.write_text(f"name: x\n{text}\n")
     done = call("train", str(path), "--steps", "2", "--out", str(tmp_path / "run"))

@@ -226,6 +226,16 @@ def test_the_loss_is_the_built_in_trainers(make, loss_type):
         assert loss == pytest.approx(own, abs=1e-5)
 
 
+@pytest.mark.parametrize("method", ["oar-d", "oar-g", "oar-gf", "attention", "entropy"])
+def test_other_importances_run_on_trls_model(make, method):
+    """They ask the model for more: gradients of embeddings, attentions, states of the cache."""
+    trainer, gradients = make(Weighted, method=method, answer_type="exact", max_steps=1)
+    trainer.train()
+    advantages = trainer.sampled[0]["advantages"]
+    assert float((advantages.amax(1) - advantages.amin(1)).max()) > 0.1
+    assert float(gradients.of_step[0].abs().max()) > 1e-4
+
+
 def test_metrics_of_the_weights_are_logged(make):
     trainer, _ = make(Weighted, **WEIGHTED, max_steps=1, logging_steps=1)
     trainer.train()

@@ -116,6 +116,17 @@ def test_the_table_has_every_number():
     assert cells[5] == "|5|&lt;eos&gt;|rest|9|25|0|–|1.000|0|–|1.000|"
 
 
+def test_more_than_four_methods_make_a_second_table():
+    found = made()
+    found["methods"] |= {f"m{i}": found["methods"]["oar-p"] for i in range(4)}
+    text = credit_page(found, "")
+    page = Page(text)
+    labels = [a["aria-label"] for _, a in page.elements if "Every" in a.get("aria-label", "")]
+    assert labels == ["Every token, oar-p, grpo, m0, m1", "Every token, m2, m3"]
+    assert sum(a.get("scope") == "colgroup" for _, a in page.elements) == 6
+    assert len(re.findall(r'<th scope="row">\d+</th>', text)) == 2 * 6
+
+
 @pytest.mark.parametrize("found", [made(), no_answer()], ids=["answer", "no answer"])
 def test_nothing_but_one_style_sheet_is_allowed(found):
     text = credit_page(found, "")

@@ -228,6 +228,22 @@ def test_two_engines_are_compared_on_demand(pair):
     assert note.startswith("fingerprints.engine is hf")
 
 
+def test_one_training_seed_speaks_of_checkpoints_several_of_methods(pair, tmp_path):
+    found = head_to_head(pair)
+    assert "better (checkpoint)" in plain(found)
+    assert "hold for these checkpoints, not for the methods" in plain(found)
+    assert as_dict(found)["tasks"][0]["pairs"][0]["holds_for"] == "checkpoints"
+    for method, shift in (("a", 0.0), ("b", 0.3)):
+        for seed in (0, 1, 2):
+            make_evaluation(tmp_path / method / f"seed-{seed}" / "eval" / "sum", "sum",
+                            np.clip(P + shift, 0, 1), np.random.default_rng([seed, len(method)]),
+                            4, method)  # fmt: skip
+    found = head_to_head([tmp_path / "a", tmp_path / "b"])
+    assert found.meetings[0].duels[0].word == "better"
+    assert "checkpoint" not in plain(found)
+    assert as_dict(found)["tasks"][0]["pairs"][0]["holds_for"] == "methods"
+
+
 def test_more_samples_are_compared_when_allowed(tmp_path, pair):
     make_evaluation(tmp_path / "many", "sum", P, np.random.default_rng(5), 16, "many")
     change(pair[0] / "sum", settings__samples=4)

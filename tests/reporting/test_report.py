@@ -1,6 +1,7 @@
 """The report as a whole: its numbers, what it refuses, what it leaves out, the same bytes twice."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -43,6 +44,11 @@ def cells(markdown, heading, first):
     raise AssertionError(f"{first} is not under {heading}")
 
 
+def sheet(paths, name):
+    """The CSV table of that name."""
+    return pd.read_csv(next(path for path in paths.tables if path.stem == name))
+
+
 def shown(value):
     return f"{value:.1f}".replace("-", "\N{MINUS SIGN}")
 
@@ -69,14 +75,14 @@ def test_the_interval_of_a_difference_is_the_wider_of_the_two_ways(out, report):
         halves.append(stats.t.ppf(0.975, sum_**2 / sum(parts)) * np.sqrt(sum_ / (s * p)))
     elif ms_problem > ms_rest:
         halves.append(stats.t.ppf(0.975, p - 1) * np.sqrt(ms_problem / (s * p)))
-    table = pd.read_csv(report.tables[1]).query("a == 'oar-g' and b == 'grpo'").iloc[0]
+    table = sheet(report, "pairs").query("a == 'oar-g' and b == 'grpo'").iloc[0]
     assert table["difference_high"] - table["difference"] == pytest.approx(max(halves))
 
 
 def test_pass_at_k_run_sd_and_shares_are_those_of_an_independent_computation(out, report):
     folders = [out / "runs" / "oar-p" / f"seed-{s}" / "eval" / "arithmetic" for s in range(3)]
     tables = [scores(folder) for folder in folders]
-    frame = pd.read_csv(report.tables[0]).query("method == 'oar-p'").iloc[0]
+    frame = sheet(report, "comparison").query("method == 'oar-p'").iloc[0]
     wrong = [4 - t.sum(axis=1) for t in tables]
     pass_at_2 = np.mean([1 - w * (w - 1) / 12 for w in wrong])
     assert frame["pass@2"] == pytest.approx(pass_at_2)
@@ -90,7 +96,7 @@ def test_pass_at_k_run_sd_and_shares_are_those_of_an_independent_computation(out
 
 
 def test_p_values_are_holms_over_every_pair_but_the_starts(report):
-    pairs = pd.read_csv(report.tables[1])
+    pairs = sheet(report, "pairs")
     family = pairs[pairs["a"] != "start"]
     raw = family["p_unadjusted"].sort_values()
     expected = (raw * np.arange(len(raw), 0, -1)).cummax().clip(upper=1)
@@ -106,7 +112,7 @@ def test_step_times_are_medians_without_the_first_step(out, report):
         frame = pd.DataFrame([json.loads(line) for line in path.open()])
         frame = frame[(frame["step"] > 1) & (frame["phase"] != "checkpoint")]
         medians.append(frame.groupby("step")["seconds"].sum().median())
-    row = pd.read_csv(report.tables[2]).query("method == 'oar-p' and phase == 'step'").iloc[0]
+    row = sheet(report, "overhead").query("method == 'oar-p' and phase == 'step'").iloc[0]
     assert row["median_seconds"] == pytest.approx(np.mean(medians))
     assert 3.0 < row["ratio"] < 3.6
     assert row["ratio_low"] < row["ratio"] < row["ratio_high"]
@@ -171,7 +177,7 @@ def test_without_grpo_nothing_is_compared_and_it_says_so(tmp_path):
 def test_several_tasks_have_a_table_each_and_one_family_of_tests(tmp_path):
     make_out(tmp_path, methods=("grpo", "oar-p"), tasks=("arithmetic", "digits"), example=False)
     paths = write_report(tmp_path, tmp_path / "report")
-    pairs = pd.read_csv(paths.tables[1]).query("a != 'start'")
+    pairs = sheet(paths, "pairs").query("a != 'start'")
     assert list(pairs["task"]) == ["arithmetic", "digits"]
     smallest = pairs["p_unadjusted"].min()
     assert pairs["p_holm"].min() == pytest.approx(min(1, 2 * smallest))
@@ -273,7 +279,7 @@ def test_what_is_unfinished_is_named_and_left_out(tmp_path):
                       "no evaluation yet", "oar-p/seed-2", "evaluation of arithmetic is unfinished",
                       "oar-p/seed-3", "training never began"):  # fmt: skip
             assert words in page
-    assert list(pd.read_csv(paths.tables[0])["method"]) == ["start", "grpo", "oar-p"]
+    assert list(sheet(paths, "comparison")["method"]) == ["start", "grpo", "oar-p"]
     assert cells(paths.markdown.read_text(), "difference to grpo", "oar-p")[1] == "2"
 
 
@@ -293,7 +299,7 @@ def test_pairs_use_only_the_seeds_that_both_have(tmp_path):
     for seed in range(1, 5):
         make_run(tmp_path, "oar-p", seed)
     paths = write_report(tmp_path, tmp_path / "report")
-    pair = pd.read_csv(paths.tables[1]).iloc[0]
+    pair = sheet(paths, "pairs").iloc[0]
     d = means(tmp_path, "oar-p", (1, 2)) - means(tmp_path, "grpo", (1, 2))
     assert pair["seeds"] == 2
     assert pair["difference"] == pytest.approx(d.mean())
@@ -396,17 +402,17 @@ def test_majority_votes_are_in_every_table_and_absent_where_results_lack_them(ou
     copy = tmp_path / "copy"
     shutil.copytree(out, copy)
     paths = write_report(copy, tmp_path / "report")
-    frame = pd.read_csv(paths.tables[0]).query("method == 'oar-p'").iloc[0]
+    frame = sheet(paths, "comparison").query("method == 'oar-p'").iloc[0]
     assert frame["maj@4"] == pytest.approx(expected)
     page = paths.markdown.read_text()
-    assert shown(100 * expected) in cells(page, "arithmetic: more on the same samples", "oar-p")
+    assert shown(100 * expected) in cells(page, "arithmetic: by number of samples", "oar-p")
     assert "maj@4" in paths.html.read_text()
     for file in copy.rglob("results.json"):
         results = json.loads(file.read_text())
-        del results["metrics"]["maj@4"]
+        del results["metrics"]["maj@4"], results["metrics"]["maj@2"]
         write_object(file, results)
     old = write_report(copy, tmp_path / "old")
-    assert "maj@4" not in old.markdown.read_text() + old.html.read_text()
+    assert not re.search(r"maj@\d", old.markdown.read_text() + old.html.read_text())
 
 
 def test_scores_of_another_grader_are_refused_by_row_and_allowed_by_field(out, tmp_path):
