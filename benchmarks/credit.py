@@ -4,11 +4,11 @@
     python benchmarks/credit.py --lengths 64,128,256,512 [--model FOLDER]
 
 All score the same response of random tokens with the same weights, in one process, repeats
-interleaved. naive: whole rows, all logits, batches of `--naive-batch` (the fastest of those given).
-captum: FeatureAblation at the best of `--captum-evals` perturbations_per_eval. Peak memory is
-resident memory over what the process held before, in a run of its own that isn't timed. FLOPs are
-counted by torch's FlopCounterMode; "closed form" is the same sum by the formula of
-docs/method.md, section 6. Without --model a Llama of SmolLM2-135M's sizes and random weights is made.
+interleaved. naive: whole rows, all logits. captum: FeatureAblation. Both are given the fastest of
+`--sizes` rows a batch, found by a trial on a few positions. Peak memory is resident memory over
+what the process held before, and FLOPs are counted by torch's counter, both in a further pass that
+isn't timed; "closed form" is the same sum by `oar_bench.overhead.flops.oar_p`. Without --model a
+Llama of SmolLM2-135M's sizes with random weights is made.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Any
 
 import torch
 from torch.nn.functional import log_softmax
-from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from oar_bench.config import CreditSettings
 from oar_bench.credit.assign import CreditBatch, importance
-from oar_bench.credit.memory import Sizes
 from oar_bench.credit.probe import TokenSpans, build_probe
+from oar_bench.overhead.counter import counter
+from oar_bench.overhead.flops import Layout, Work, oar_p
 from oar_bench.overhead.phases import peak_memory_mb, reset_peak
 
 PAD = 0
@@ -55,9 +55,9 @@ def batch_of(model: PreTrainedModel, prompt: int, reasoning: int, answer: int) -
     ids = torch.randint(3, high, (1, length), generator=generator)
     response = (torch.arange(length) >= prompt)[None]
     spans = [TokenSpans(reasoning, reasoning, reasoning + answer)]
-    return CreditBatch(
-        ids, torch.ones_like(ids), response, build_probe(response, spans), torch.tensor([1])
-    )
+    ids, response = ids.to(model.device), response.to(model.device)
+    seeds = torch.tensor([1], device=model.device)
+    return CreditBatch(ids, torch.ones_like(ids), response, build_probe(response, spans), seeds)
 
 
 def _moved(clean: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
@@ -67,12 +67,17 @@ def _moved(clean: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def naive(model: PreTrainedModel, batch: CreditBatch, size: int) -> torch.Tensor:
-    """The loop as the definition reads, in batches of whole rows with all logits."""
+def naive(
+    model: PreTrainedModel, batch: CreditBatch, size: int, most: int | None = None
+) -> torch.Tensor:
+    """The loop as the definition reads, in batches of whole rows with all logits.
+
+    `most`: only so many positions, for a trial.
+    """
     ids, at = batch.input_ids, torch.nonzero(batch.probe.answer[0]).flatten() - 1
     clean = model(ids, use_cache=False).logits[0, at]
-    scores = torch.zeros(ids.shape)
-    for places in torch.nonzero(batch.probe.reasoning[0]).flatten().split(size):
+    scores = torch.zeros(ids.shape, device=ids.device)
+    for places in torch.nonzero(batch.probe.reasoning[0]).flatten()[:most].split(size):
         rows = ids.repeat(len(places), 1)
         rows[torch.arange(len(places)), places] = PAD
         logits = model(rows, use_cache=False).logits
@@ -80,12 +85,14 @@ def naive(model: PreTrainedModel, batch: CreditBatch, size: int) -> torch.Tensor
     return scores
 
 
-def captums(model: PreTrainedModel, batch: CreditBatch, evals: int) -> torch.Tensor:
-    """The same by captum; the answer and the prompt are one feature that isn't asked for."""
+def captums(
+    model: PreTrainedModel, batch: CreditBatch, size: int, most: int | None = None
+) -> torch.Tensor:
+    """The same by captum's feature ablation of the reasoning."""
     from captum.attr import FeatureAblation
 
     ids, at = batch.input_ids, torch.nonzero(batch.probe.answer[0]).flatten() - 1
-    places = torch.nonzero(batch.probe.reasoning[0]).flatten()
+    places = torch.nonzero(batch.probe.reasoning[0]).flatten()[:most]
     head, tail = ids[:, : places[0]], ids[:, places[-1] + 1 :]
     with torch.no_grad():
         clean = model(ids, use_cache=False).logits[0, at]
@@ -96,39 +103,28 @@ def captums(model: PreTrainedModel, batch: CreditBatch, evals: int) -> torch.Ten
             return _moved(clean, model(rows, use_cache=False).logits[:, at])
 
         found = FeatureAblation(forward).attribute(
-            ids[:, places], baselines=PAD, perturbations_per_eval=evals
+            ids[:, places], baselines=PAD, perturbations_per_eval=size
         )
-    scores = torch.zeros(ids.shape)
+    scores = torch.zeros(ids.shape, device=ids.device)
     scores[0, places] = -found[0].float()
     return scores
 
 
-def closed_form(sizes: Sizes, prompt: int, reasoning: int, answer: int) -> float:
-    """FLOPs of exact OAR-P with the clean prefix reused: linear layers and answer logits."""
-    width = 2 * sizes.head_size * (sizes.heads + sizes.kv_heads)
-    weights = sizes.layers * sizes.hidden * (width + 3 * sizes.intermediate)
-    total = prompt + reasoning + answer - 1
-    tokens = total + reasoning * (reasoning + 1) / 2 + reasoning * (answer - 1)
-    head = 2 * sizes.vocabulary * sizes.hidden * answer * (reasoning + 1)
-    # Attention: every fed token looks at all W columns, as the kernel computes it.
-    attention = 4 * sizes.layers * sizes.heads * sizes.head_size * total * tokens
-    return 2 * weights * tokens + head + attention
-
-
-def peak_mb(score: Score) -> float:
-    """MiB that a pass takes over what was resident before it."""
+def weighed(score: Score) -> tuple[torch.Tensor, float, float]:
+    """Scores, FLOPs as torch counts them, and peak MiB over what was resident before."""
     gc.collect()
     reset_peak()
     before = peak_memory_mb()
-    score()
-    return peak_memory_mb() - before
+    with counter() as counted:
+        scores = score()
+    return scores, float(counted.get_total_flops()), peak_memory_mb() - before
 
 
-def flops(score: Score) -> float:
-    """FLOPs as torch counts them."""
-    with FlopCounterMode(display=False) as counter:
-        score()
-    return float(counter.get_total_flops())
+def fastest(of: Callable[..., torch.Tensor], sizes: list[int], *parts: Any) -> int:
+    """The size of batch at which 32 positions are scored fastest."""
+    passes: dict[str, Score] = {str(size): lambda size=size: of(*parts, size, 32) for size in sizes}
+    seconds = timed(passes, 1)
+    return int(min(seconds, key=lambda size: seconds[size]))
 
 
 def timed(passes: dict[str, Score], repeats: int) -> dict[str, float]:
@@ -151,30 +147,30 @@ def against_others(model: PreTrainedModel, options: argparse.Namespace) -> None:
     """The table of exact OAR-P."""
     shape = (options.prompt, options.reasoning, options.answer)
     batch = batch_of(model, *shape)
-    passes: dict[str, Score] = {}
-    for size in options.naive_batch:
-        passes[f"naive, batches of {size}"] = lambda size=size: naive(model, batch, size)
-    for evals in options.captum_evals:
-        passes[f"captum, {evals} an eval"] = lambda evals=evals: captums(model, batch, evals)
+    sizes = [fastest(of, options.sizes, model, batch) for of in (naive, captums)]
+    passes: dict[str, Score] = {
+        f"naive, batches of {sizes[0]}": lambda: naive(model, batch, sizes[0]),
+        f"captum, {sizes[1]} an eval": lambda: captums(model, batch, sizes[1]),
+    }
     for memory in options.memory_mib:
         passes[f"oar-p, {memory} MiB"] = ours(model, batch, "oar-p", memory_mib=memory)
-    if options.others:
-        passes |= {name: ours(model, batch, name) for name in options.others}
+    for name in options.others or ():
+        passes[name] = ours(model, batch, name)
     seconds = timed(passes, options.repeats)
+    found = {name: weighed(score) for name, score in passes.items()}
     first = next(iter(passes))
-    exact, base = passes[first](), flops(passes[first])
-    limit = closed_form(Sizes.of(model.config, model.dtype), *shape)
-    print(f"P {shape[0]}, R {shape[1]}, A {shape[2]}; {torch.get_num_threads()} threads; "
-          f"naive FLOPs {base:.3e}, closed form of exact reuse {limit:.3e}: "
+    exact, base, _ = found[first]
+    layout = Layout(options.prompt, options.reasoning, options.answer, options.answer)
+    limit = oar_p(Work.of_model(model), layout)
+    print(f"P {shape[0]}, R {shape[1]}, A {shape[2]}; {torch.get_num_threads()} threads, median of "
+          f"{options.repeats}; naive FLOPs {base:.3e}, closed form of exact reuse {limit:.3e}: "
           f"at most {base / limit:.2f}x fewer")  # fmt: skip
-    best = min(s for name, s in seconds.items() if name.startswith("naive"))
     print(f"{'':<24}{'seconds':>9}{'speed':>8}{'GFLOP':>9}{'/ closed':>9}{'peak MiB':>10}"
           f"{'max |d|':>10}")  # fmt: skip
-    for name, score in passes.items():
-        counted, gap = flops(score), float((score() - exact).abs().max())
-        print(f"{name:<24}{seconds[name]:>9.2f}{best / seconds[name]:>7.2f}x"
-              f"{counted / 1e9:>9.0f}{counted / limit:>9.2f}{peak_mb(score):>10.0f}"
-              f"{gap:>10.1e}", flush=True)  # fmt: skip
+    for name, (scores, counted, peak) in found.items():
+        print(f"{name:<24}{seconds[name]:>9.2f}{seconds[first] / seconds[name]:>7.2f}x"
+              f"{counted / 1e9:>9.0f}{counted / limit:>9.2f}{peak:>10.0f}"
+              f"{float((scores - exact).abs().max()):>10.1e}", flush=True)  # fmt: skip
 
 
 def by_length(model: PreTrainedModel, options: argparse.Namespace) -> None:
@@ -204,16 +200,16 @@ def main() -> None:
     parser.add_argument("--lengths", type=numbers)
     parser.add_argument("--others", type=lambda text: text.split(","))
     parser.add_argument("--memory-mib", type=numbers, default=[256])
-    parser.add_argument("--naive-batch", type=numbers, default=[8, 32])
-    parser.add_argument("--captum-evals", type=numbers, default=[8, 32])
+    parser.add_argument("--sizes", type=numbers, default=[4, 8, 16, 32])
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", default="float32")
     options = parser.parse_args()
     if options.model:
         model = AutoModelForCausalLM.from_pretrained(options.model, dtype=options.dtype).eval()
     else:
         model = smollm2_sized()
+    if torch.cuda.is_available():
+        model.to("cuda")  # type: ignore[arg-type]
     if options.lengths:
         by_length(model, options)
     else:

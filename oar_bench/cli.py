@@ -13,12 +13,14 @@ import typer
 
 from oar_bench import __version__, cli_credit
 from oar_bench.cli_evaluation import AsJson, Seed, evaluate, generate
+from oar_bench.cli_overhead import overhead
 from oar_bench.errors import OS_MENDS, InputError
 from oar_bench.stages import (
+    Reproduction,
     choice,
     is_evaluation,
-    print_comparison,
     run_compare,
+    run_reproduction,
     run_scoring,
     score_responses,
     split_words,
@@ -72,38 +74,18 @@ def reproduce(
       oar-bench reproduce tiny --methods grpo,oar-p,inverted --seeds 5 --out results/inverted
 
       oar-bench reproduce tiny --smoke --out /tmp/smoke
-    """
-    from oar_bench.config import check_method, load_recipe
 
-    chosen = load_recipe(recipe)
+      oar-bench reproduce tiny-credit
+    """
+    asked = Reproduction(
+        split_words(methods, "--methods") if methods is not None else None, seeds, steps,
+        ["oar-bench", *sys.argv[1:]],
+    )  # fmt: skip
     if smoke:
         if recipe not in ("tiny", "smoke"):
             raise InputError("it runs a recipe of its own", "--smoke", "give it with recipe tiny")
-        chosen = load_recipe("smoke")
-    if steps is not None:
-        chosen = chosen.model_copy(
-            update={"train": chosen.train.model_copy(update={"steps": steps})}
-        )
-    names = split_words(methods, "--methods") if methods is not None else chosen.reproduce.methods
-    folder = out or Path("results") / chosen.name
-    from oar_bench.tasks.registry import check_task
-
-    for name in names:
-        check_method(name, "--methods")
-    check_task(chosen.evaluation.task, f"recipe {chosen.name}: evaluation.task")
-    from oar_bench.console import Progress
-    from oar_bench.reproduce import reproduce as run
-
-    command = ["oar-bench", *sys.argv[1:]]
-    run(
-        chosen,
-        list(names),
-        list(range(seeds or chosen.reproduce.seeds)),
-        folder,
-        command,
-        Progress(),
-    )
-    print_comparison(folder)
+        recipe = "smoke"
+    run_reproduction(recipe, asked, out)
 
 
 @app.command()
@@ -219,6 +201,7 @@ def score(
 
 app.command()(evaluate)
 app.add_typer(cli_credit.app)
+app.command()(overhead)
 
 
 @app.command()

@@ -214,6 +214,9 @@ def load_recipe(name: str, changes: dict[str, Any] | None = None) -> Recipe:
     5
     """
     path, content = _read(name)
+    if "recipes" in content:
+        named = ", ".join(map(str, content["recipes"] or ()))
+        raise InputError("this is a suite of recipes", str(path), f"name one of them: {named}")
     content = _on_its_base(content, path)
     for section, values in (changes or {}).items():
         before = content.get(section) or {}
@@ -224,6 +227,28 @@ def load_recipe(name: str, changes: dict[str, Any] | None = None) -> Recipe:
         else:
             content[section] = values
     return parse_recipe(content, str(path))
+
+
+def suite_of(name: str) -> list[str] | None:
+    """The recipes that a suite names under its key `recipes`; None when `name` is a recipe itself.
+
+    A suite is a file of two keys: `name`, and `recipes`, which are reproduced one after the other.
+
+    >>> suite_of("tiny") is None
+    True
+    """
+    path, content = _read(name)
+    if "recipes" not in content:
+        return None
+    members = content["recipes"]
+    if set(content) != {"name", "recipes"}:
+        raise InputError("a suite holds the keys name and recipes, nothing else", str(path))
+    if not isinstance(members, list) or not members or len({*map(str, members)}) < len(members):
+        raise InputError(f"recipes: a list of names is expected, not {members!r}", str(path))
+    for member in members:
+        if not isinstance(member, str) or "recipes" in _read(member)[1]:
+            raise InputError(f"recipes: {member!r} is no recipe", str(path))
+    return members
 
 
 def _read(name: str) -> tuple[Path, dict[str, Any]]:

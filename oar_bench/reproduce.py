@@ -39,7 +39,7 @@ from oar_bench.training.token_credit import token_credit
 from oar_bench.training.trainer import train
 from oar_bench.training.warmstart import warm_start
 
-EXAMPLE_METHODS = ("oar-p", "oar-g")
+EXAMPLE_METHODS = ("oar-p", "oar-d", "oar-g")
 
 
 class Console(Protocol):

@@ -6,6 +6,7 @@ Nothing heavy is imported before a stage needs it: `oar-bench --help` reads this
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from oar_bench.errors import InputError, nearest
 from oar_bench.evaluation.asking import Asking
 
 if TYPE_CHECKING:
+    from oar_bench.config import Recipe
     from oar_bench.engines.base import Sampling
     from oar_bench.evaluation.formats import Fields
     from oar_bench.evaluation.score_file import Graders
@@ -202,6 +204,65 @@ def print_probe(results: dict[str, Any], folder: Path) -> None:
 
 def _pp(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f}"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What `reproduce` is asked for besides the recipe; None: what the recipe says."""
+
+    methods: list[str] | None
+    seeds: int | None
+    steps: int | None
+    command: list[str]
+
+
+def run_reproduction(name: str, asked: Reproduction, out: Path | None) -> None:
+    """Reproduce a recipe into `out`, or every recipe of a suite into a folder of `out` each."""
+    from oar_bench.config import suite_of
+
+    members = suite_of(name)
+    # Everything that can be wrong with any of them is said before the first begins.
+    recipes = [_checked(member, asked) for member in members or [name]]
+    if members is None:
+        folder = out or Path("results") / recipes[0].name
+        _reproduce(recipes[0], asked, folder)
+        print_comparison(folder)
+        return
+    from oar_bench.reporting.suite import write_suite
+
+    names = [recipe.name for recipe in recipes]
+    if len({*names}) < len(names):
+        raise InputError(f"two recipes have one name ({', '.join(names)})", name)
+    title = Path(name).stem
+    base = out or Path("results") / title
+    for recipe in recipes:
+        _reproduce(recipe, asked, base / recipe.name)
+    markdown, page = write_suite(base, names, title, shlex.join(asked.command))
+    for member in names:
+        print(f"\n{member}\n")
+        print_comparison(base / member)
+    print(f"\nall together: {page} and {markdown}")
+
+
+def _checked(name: str, asked: Reproduction) -> Recipe:
+    from oar_bench.config import check_method, load_recipe
+    from oar_bench.tasks.registry import check_task
+
+    changes = {"train": {"steps": asked.steps}} if asked.steps is not None else None
+    recipe = load_recipe(name, changes)
+    for method in asked.methods or ():
+        check_method(method, "--methods")
+    check_task(recipe.evaluation.task, f"recipe {recipe.name}: evaluation.task")
+    return recipe
+
+
+def _reproduce(recipe: Recipe, asked: Reproduction, folder: Path) -> None:
+    from oar_bench.console import Progress
+    from oar_bench.reproduce import reproduce
+
+    methods = asked.methods or list(recipe.reproduce.methods)
+    seeds = list(range(asked.seeds or recipe.reproduce.seeds))
+    reproduce(recipe, methods, seeds, folder, asked.command, Progress())
 
 
 def print_comparison(folder: Path) -> None:

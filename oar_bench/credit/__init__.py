@@ -9,8 +9,12 @@ The way from a response to its weights:
 
     probe.py         where reasoning and answer lie            -> masks (B, S)
     perturbation.py  OAR-P: replace a token, watch the answer  -> importance (B, S)
-    gradient.py      OAR-G: one input gradient instead         -> importance (B, S)
+    direct.py        OAR-D: recompute what carries it there    -> importance (B, S)
+    gradient.py      OAR-G and kin: an input gradient instead  -> importance (B, S)
+    approximate.py   OAR-P on a part of the tokens             -> importance (B, S)
+    cheap.py         entropy, attention, position, random      -> importance (B, S)
+    methods.py       every one of them by its name
     reshape.py       bi-level reshaping                        -> weights (B, S), mass kept
-    controls.py      shuffled, random, inverted                -> weights that must not help
+    controls.py      shuffled, inverted                        -> weights that must not help
     assign.py        all of it, by the method's name
 """

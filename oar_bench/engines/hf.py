@@ -136,10 +136,13 @@ def sample(
     prompts: Sequence[list[int]],
     seeds: Sequence[int],
     sampling: Sampling,
+    *,
+    full_length: bool = False,
 ) -> Sampled:
     """Sample one response to each of B prompts of token ids, under B seeds.
 
-    The model is used as it is (mode and weights); its parameters are not touched.
+    The model is used as it is (mode and weights); its parameters are not touched. With
+    `full_length` no response ends before the token limit.
     """
     device = model.device
     longest = max(map(len, prompts))
@@ -161,6 +164,7 @@ def sample(
     config = GenerationConfig(
         do_sample=False, num_beams=1, repetition_penalty=1.0, no_repeat_ngram_size=0,
         max_new_tokens=sampling.max_new_tokens, eos_token_id=ends, pad_token_id=pad, use_cache=True,
+        min_new_tokens=sampling.max_new_tokens if full_length else None,
     )  # fmt: skip
     output = model.generate(  # type: ignore[operator]
         input_ids=ids.to(device), attention_mask=mask.to(device), generation_config=config,

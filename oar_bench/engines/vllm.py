@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,6 +84,7 @@ class VLLMEngine:
             "use_tqdm_on_load": False,
             **options,
         }
+        _exit_on_terminate()
         try:
             llm = LLM(model=str(folder), **settings)
         except (RuntimeError, ValueError, TypeError, OSError, NotImplementedError) as error:
@@ -178,6 +182,13 @@ def quiet() -> None:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+
+
+def _exit_on_terminate() -> None:
+    """Turn SIGTERM into an exit that cleans up: else vLLM's processes would run on without us."""
+    main = threading.current_thread() is threading.main_thread()
+    if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def saved_dtype(folder: Path) -> str:

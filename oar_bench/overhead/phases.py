@@ -1,4 +1,4 @@
-"""What each phase of a step costs: wall-clock seconds and peak memory."""
+"""What each phase of a step costs: wall-clock seconds, peak memory, floating-point operations."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from oar_bench.overhead.counter import counter
 
 _CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
@@ -39,9 +41,22 @@ def peak_memory_mb() -> float:
     return peak / (2**20 if sys.platform == "darwin" else 1024)
 
 
+def peak_source() -> str:
+    """What `peak_memory_mb` tells here, in words."""
+    if torch.cuda.is_available():
+        return "CUDA memory allocated, the peak of the phase alone"
+    try:
+        _CLEAR.write_text("5")
+    except OSError:
+        return "resident memory of the process, the peak since its start"
+    return "resident memory of the process (VmHWM, reset before each phase)"
+
+
 @dataclass
 class PhaseTimer:
-    """Collects one row per phase of a step.
+    """Collects one row per phase of a step; with `counting`, its operations as `flops` too.
+
+    Counting makes a phase slower: its seconds then mean nothing.
 
     >>> timer = PhaseTimer(step=1)
     >>> with timer.phase("rollout") as row:
@@ -51,6 +66,7 @@ class PhaseTimer:
     """
 
     step: int
+    counting: bool = False
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     @contextmanager
@@ -61,9 +77,12 @@ class PhaseTimer:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         start = time.perf_counter()
-        yield row
+        with counter() if self.counting else nullcontext() as counted:
+            yield row
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         row["seconds"] = time.perf_counter() - start
         row["peak_memory_mb"] = peak_memory_mb()
+        if counted is not None:
+            row["flops"] = counted.get_total_flops()
         self.rows.append(row)

@@ -91,12 +91,17 @@ class TaskTable:
 
 
 def compare(collection: Collection) -> list[TaskTable]:
-    """One table a task, p values adjusted by Holm over every pair of all of them.
+    """One table a task, p values adjusted by Holm over every pair of all of them."""
+    return compare_all([collection])
+
+
+def compare_all(collections: Sequence[Collection]) -> list[TaskTable]:
+    """The tables of several collections, p values adjusted by Holm over every pair of them.
 
     The start's row is a landmark, not a claim: its pair with GRPO stays out of the family and
     keeps its own p.
     """
-    tables = [_table(collection, task) for task in collection.tasks]
+    tables = [_table(collection, task) for collection in collections for task in collection.tasks]
     family = [row.pair for t in tables for row in t.rows if row.pair and row.method != START]
     family += [pair for t in tables for pair in t.pairs]
     adjusted = holm([pair.p for pair in family])

@@ -15,7 +15,6 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from oar_bench.evaluation.statistics import Interval
@@ -102,7 +101,7 @@ def _line(axes: Axes, x: Any, shares: pd.Series, method: str, colour: str, marke
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def legend(figure: Figure, entries: int, handles: list[Line2D] | None = None) -> None:
+def legend(figure: Figure, entries: int, handles: list[Any] | None = None) -> None:
     """A legend above the panels; without `handles` it holds every labelled line."""
     figure.legend(handles=handles, loc="outside upper left", ncols=min(4, max(entries, 1)),
                   fontsize=9, handlelength=1.8, columnspacing=1.2)  # fmt: skip
@@ -183,27 +182,48 @@ def overhead(costs: list[Cost]) -> str:
 
     def paint(figure: Figure) -> None:
         axes = figure.add_subplot()
-        names = list(dict.fromkeys(name for cost in costs for name in cost.phases))
-        left = [0.0] * len(costs)
-        for number_of, name in enumerate(names):
-            widths = [cost.phases[name].seconds if name in cost.phases else 0.0 for cost in costs]
-            colour = PHASE_COLOURS.get(name, MORE[number_of % len(MORE)])
-            axes.barh(range(len(costs)), widths, 0.62, left, color=colour, label=visible(name),
-                      edgecolor=PAPER, linewidth=0.8)  # fmt: skip
-            left = [a + b for a, b in zip(left, widths, strict=True)]
-        for place, cost in enumerate(costs):
-            ratio = f" ({number(cost.ratio.value, 2)}×)" if cost.ratio else ""
-            axes.annotate(f"{number(cost.step_seconds, 2)} s{ratio}", (left[place], place), (5, 0),
-                          textcoords="offset points", va="center", fontsize=9)  # fmt: skip
-        axes.set_yticks(range(len(costs)), [visible(cost.method) for cost in costs])
-        axes.set_ylim(len(costs) - 0.4, -0.6)
-        axes.set_xlim(0, max(left, default=0.0) * 1.32 or 1.0)
+        _stacked(axes, costs)
         axes.set_xlabel("seconds a training step (median)")
-        axes.tick_params(left=False)
-        axes.grid(axis="x", linewidth=0.6)
         legend(figure, 3)
 
     return draw("overhead", 1.35 + 0.42 * len(costs), paint)
+
+
+def overhead_by_length(by: dict[int, list[Cost]]) -> str:
+    """The same with a panel, and a scale, for each response length."""
+
+    def paint(figure: Figure) -> None:
+        sizes = [len(costs) + 1.2 for costs in by.values()]
+        grid = figure.subplots(len(by), 1, squeeze=False, height_ratios=sizes)
+        for (length, costs), axes in zip(by.items(), grid[:, 0], strict=True):
+            _stacked(axes, costs)
+            axes.set_title(f"responses of {length} tokens", loc="left", fontsize=10)
+        grid[-1, 0].set_xlabel("seconds a training step (median)")
+        # The panels share their phases: one legend, of the first.
+        legend(figure, 3, grid[0, 0].get_legend_handles_labels()[0])
+
+    height = 0.9 + sum(0.42 * len(costs) + 0.6 for costs in by.values())
+    return draw("overhead-by-length", height, paint)
+
+
+def _stacked(axes: Axes, costs: list[Cost]) -> None:
+    names = list(dict.fromkeys(name for cost in costs for name in cost.phases))
+    left = [0.0] * len(costs)
+    for number_of, name in enumerate(names):
+        widths = [cost.phases[name].seconds if name in cost.phases else 0.0 for cost in costs]
+        colour = PHASE_COLOURS.get(name, MORE[number_of % len(MORE)])
+        axes.barh(range(len(costs)), widths, 0.62, left, color=colour, label=visible(name),
+                  edgecolor=PAPER, linewidth=0.8)  # fmt: skip
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    for place, cost in enumerate(costs):
+        ratio = f" ({number(cost.ratio.value, 2)}×)" if cost.ratio else ""
+        axes.annotate(f"{number(cost.step_seconds, 2)} s{ratio}", (left[place], place), (5, 0),
+                      textcoords="offset points", va="center", fontsize=9)  # fmt: skip
+    axes.set_yticks(range(len(costs)), [visible(cost.method) for cost in costs])
+    axes.set_ylim(len(costs) - 0.4, -0.6)
+    axes.set_xlim(0, max(left, default=0.0) * 1.32 or 1.0)
+    axes.tick_params(left=False)
+    axes.grid(axis="x", linewidth=0.6)
 
 
 def weights(collection: Collection) -> str:

@@ -93,12 +93,12 @@ def _environment(language: str) -> Environment:
 
 def markdown_page(view: Mapping[str, Any], figures: Mapping[str, str]) -> str:
     """report.md."""
-    page = (
-        _environment("md")
-        .get_template("report.md.j2")
-        .render({**view, "figures": _every(view, figures)})
-    )
-    return _tidy(page)
+    return page("report.md.j2", {**view, "figures": _every(view, figures)})
+
+
+def page(template: str, view: Mapping[str, Any]) -> str:
+    """A Markdown page from its template."""
+    return _tidy(_environment("md").get_template(template).render(view))
 
 
 def _every(view: Mapping[str, Any], drawn: Mapping[str, str]) -> dict[str, str | None]:
@@ -136,8 +136,8 @@ def document(template: str, view: Mapping[str, Any], css: str) -> str:
     sheet = f"\n{css}\n"
     digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    page = _environment("html").get_template(template)
-    return page.render({**view, "css": Markup(sheet), "policy": policy}).lstrip()
+    found = _environment("html").get_template(template)
+    return found.render({**view, "css": Markup(sheet), "policy": policy}).lstrip()
 
 
 def _dark() -> str:

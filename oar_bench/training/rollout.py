@@ -15,7 +15,7 @@ from oar_bench.config import TrainSettings
 from oar_bench.credit.assign import CreditBatch
 from oar_bench.credit.probe import TokenSpans, build_probe, locate, token_pieces
 from oar_bench.engines.base import Sampling
-from oar_bench.engines.hf import check_context, pad_id, sample
+from oar_bench.engines.hf import Sampled, check_context, pad_id, sample
 from oar_bench.engines.tokens import encode, response_text
 from oar_bench.keyed import derive
 from oar_bench.records import SCHEMA
@@ -78,13 +78,23 @@ def roll_out(
     sampling = Sampling(settings.temperature, settings.top_p, settings.max_new_tokens)
     check_context(max(map(len, prompts)), sampling, model)
     drawn = sample(model, tokenizer, prompts, keys, sampling)
-    pad = pad_id(tokenizer)
-    ids, attention, response = pad_batch(prompts, drawn.responses, pad)
+    return gather(tokenizer, asked, keys, drawn, model.device)
+
+
+def gather(
+    tokenizer: PreTrainedTokenizerBase,
+    asked: list[Problem],
+    keys: list[int],
+    drawn: Sampled,
+    device: torch.device,
+) -> Rollout:
+    """The rollout of responses sampled under `keys` (B,) to the problems `asked` (B,)."""
+    ids, attention, response = pad_batch(drawn.prompts, drawn.responses, pad_id(tokenizer))
     return Rollout(
-        problems=asked, prompts=prompts, responses=drawn.responses,
+        problems=asked, prompts=drawn.prompts, responses=drawn.responses,
         texts=[response_text(tokenizer, ids) for ids in drawn.responses],
-        seeds=keys, finished=drawn.finished, input_ids=ids.to(model.device),
-        attention_mask=attention.to(model.device), response_mask=response.to(model.device),
+        seeds=keys, finished=drawn.finished, input_ids=ids.to(device),
+        attention_mask=attention.to(device), response_mask=response.to(device),
     )  # fmt: skip
 
 

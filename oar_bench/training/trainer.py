@@ -106,6 +106,13 @@ class Trainer:
         with timer.phase("rollout") as row:
             rollout = roll_out(self.model, self.tokenizer, problems, settings, self.seed, step)
             row["tokens"] = rollout.response_tokens
+        return self.learn(step, rollout, grader, timer)
+
+    def learn(
+        self, step: int, rollout: Rollout, grader: Grader, timer: PhaseTimer
+    ) -> tuple[dict[str, Any], list[Any], list[Any]]:
+        """The rest of a step, from its responses on, whoever sampled them."""
+        settings = self.settings
         with timer.phase("grading") as row:
             grades = grade_rollout(rollout, grader)
             row["tokens"] = rollout.response_tokens

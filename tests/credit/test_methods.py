@@ -193,8 +193,8 @@ def test_half_precision(tokenizer, method):
     half = other_models["qwen2"](len(tokenizer)).bfloat16()
     rounded = other_models["qwen2"](len(tokenizer))
     rounded.load_state_dict({k: v.float() for k, v in half.state_dict().items()})
-    for own, cast in zip(rounded.buffers(), half.buffers(), strict=True):
-        own.copy_(cast)  # the rotary frequencies, which `bfloat16()` rounds too
+    for buffer, cast in zip(rounded.buffers(), half.buffers(), strict=True):
+        buffer.copy_(cast)  # the rotary frequencies, which `bfloat16()` rounds too
     found = importance(method, half, batch, settings, pad)
     assert found.dtype == torch.float32
     assert bool(torch.isfinite(found).all())
