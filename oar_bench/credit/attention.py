@@ -1,7 +1,8 @@
-"""Mean attention of a clean pass: who looks at whom, averaged over layers and heads."""
+"""Attention of a clean pass: who looks at whom, and through whom a token reaches the answer."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,29 +16,69 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class MeanAttention:
-    """Collects attention weights layer by layer; holds their running sum (B, W, W) alone."""
+class Collector(ABC):
+    """Takes attention weights layer by layer; holds sums (B, W, W) of them alone."""
 
-    def __init__(self) -> None:
-        self.total: torch.Tensor | None = None
+    def __init__(self, rows: Aligned) -> None:
+        self.rows = rows
         self.layers = 0
 
     def collect(self, module: Any, inputs: Any, output: Any) -> Any:
         """A forward hook of an attention module: adds its weights and lets them go."""
-        mean = output[1].float().mean(1)
-        self.total = mean if self.total is None else self.total + mean
+        self.add(output[1].float())
         self.layers += 1
         return (output[0], None, *output[2:])
 
-    @property
-    def mean(self) -> torch.Tensor:
-        """(B, W, W) float32: [b, u, t] is how much u looks at t; rows of real tokens sum to 1."""
-        if self.total is None:
-            raise InputError(
-                "no attention weights come out of this model", "--method",
-                "use a method that needs none, for example oar-p",
-            )  # fmt: skip
+    @abstractmethod
+    def add(self, weights: torch.Tensor) -> None:
+        """Take the next layer's weights (B, heads, W, W) float32."""
+
+    @abstractmethod
+    def result(self) -> torch.Tensor:
+        """What was asked for, (B, W, W) float32."""
+
+
+class MeanAttention(Collector):
+    """The mean over layers and heads: [b, u, t] is how much u looks at t.
+
+    Rows of real tokens sum to 1.
+    """
+
+    total = torch.zeros(())
+
+    def add(self, weights: torch.Tensor) -> None:
+        """Take the next layer's weights (B, heads, W, W) float32."""
+        self.total = self.total + weights.mean(1)
+
+    def result(self) -> torch.Tensor:
+        """The mean, (B, W, W) float32."""
         return self.total / self.layers
+
+
+class AnswerPaths(Collector):
+    """How much of token t the answer can see through token u: [b, u, t].
+
+        sum over layers l < k of  max_heads attention_l(u -> t) x max_heads attention_k(answer -> u)
+
+    A path through u reads t in one layer and is read in a later one. The largest head counts, since
+    a token is usually carried by one head of many, which a mean would drown.
+    """
+
+    paths = torch.zeros(())
+    before = torch.zeros(())
+    """What the layers so far read, summed."""
+
+    def add(self, weights: torch.Tensor) -> None:
+        """Take the next layer's weights (B, heads, W, W) float32."""
+        strongest = weights.amax(1)
+        to_answer = self.rows.answer_attention(strongest)[:, :, None]
+        self.paths = self.paths + to_answer * self.before
+        self.before = self.before + strongest
+
+    def result(self) -> torch.Tensor:
+        """The sum over pairs of layers, (B, W, W) float32."""
+        # With a single layer there is no path: zeros of one column, to be spread over all.
+        return self.paths + torch.zeros_like(self.before)
 
 
 @contextmanager
@@ -52,18 +93,18 @@ def _eager(model: PreTrainedModel) -> Iterator[None]:
 
 
 def attended_pass(
-    model: PreTrainedModel, rows: Aligned
+    model: PreTrainedModel, rows: Aligned, kind: type[Collector]
 ) -> tuple[torch.Tensor, Layers, torch.Tensor]:
-    """A clean pass with its mean attention.
+    """A clean pass with a sum of its attention, of the given kind.
 
     Returns:
         Logits (B, len(rows.wanted), V), keys and values of each layer (none where the model's past
-        isn't plain), and the mean attention (B, W, W) float32.
+        isn't plain), and the collector's result (B, W, W) float32.
 
     Raises:
         InputError: the model's attention gives no weights out.
     """
-    collector = MeanAttention()
+    collector = kind(rows)
     hooks = [
         module.register_forward_hook(collector.collect)
         for module in model.modules()
@@ -77,4 +118,9 @@ def attended_pass(
     finally:
         for hook in hooks:
             hook.remove()
-    return logits, past, collector.mean
+    if not collector.layers:
+        raise InputError(
+            "no attention weights come out of this model", "--method",
+            "use a method that needs none, for example oar-p",
+        )  # fmt: skip
+    return logits, past, collector.result()

@@ -14,7 +14,7 @@ import torch
 
 from oar_bench.credit.aligned import at
 from oar_bench.credit.answer import position_ids
-from oar_bench.credit.attention import attended_pass
+from oar_bench.credit.attention import MeanAttention, attended_pass
 from oar_bench.credit.controls import keyed_draws
 from oar_bench.credit.direct import attended_bytes
 from oar_bench.credit.memory import Sizes, rows_within
@@ -91,7 +91,7 @@ def attention_importance(
     importance = torch.zeros(input_ids.shape, dtype=torch.float32, device=input_ids.device)
     sequences = (input_ids, attention_mask, positions, answer)
     for chosen, rows in aligned_chunks(model, *sequences, memory=memory, row_bytes=attended_bytes):
-        _, _, mean = attended_pass(model, rows)
+        _, _, mean = attended_pass(model, rows, MeanAttention)
         found = rows.answer_attention(mean)
         importance[chosen] = rows.spread(found, importance[chosen].shape)
     return importance

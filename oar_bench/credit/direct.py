@@ -4,10 +4,11 @@ Replacing token t, OAR-P recomputes every later token. OAR-D recomputes t itself
 and the m later tokens through which t most reaches the answer, its mediators; every other token
 keeps its clean keys and values. So a branch is 1 + m + C tokens, whatever the length.
 
-    score of a mediator u of t = attention(u -> t) x attention(answer -> u),
+    score of a mediator u of t = sum over layers l < k of a_l(u -> t) x a_k(answer -> u),
 
-each averaged over layers and heads in the clean pass; `mediators="next"` takes the next m tokens
-instead. With every token between t and the answer as mediator it is exact OAR-P.
+a_l being the clean pass's attention in layer l by its strongest head (attention.py);
+`mediators="next"` takes the next m tokens instead. With every token between t and the answer as
+mediator it is exact OAR-P.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 
 from oar_bench.credit.aligned import Aligned, has_plain_cache, prefix
 from oar_bench.credit.answer import longest
-from oar_bench.credit.attention import attended_pass
+from oar_bench.credit.attention import AnswerPaths, attended_pass
 from oar_bench.credit.branches import Branching
 from oar_bench.credit.memory import Sizes, rows_within
 from oar_bench.credit.perturbation import DEFAULT_MEMORY, aligned_chunks
@@ -75,7 +76,7 @@ def direct_importance(
 
 def attended_bytes(sizes: Sizes, width: int, answers: int) -> int:
     """Bytes of one row of a clean pass whose attention weights are made, a layer at a time."""
-    return sizes.clean(width, answers) + (3 * sizes.heads * sizes.item + 8) * width * width
+    return sizes.clean(width, answers) + (3 * sizes.heads * sizes.item + 16) * width * width
 
 
 def _check_window(model: PreTrainedModel, rows: Aligned) -> None:
@@ -98,12 +99,12 @@ class _Direct(Branching):
         mediator_count: int | None, mediators: str,
     ) -> None:  # fmt: skip
         by_attention = mediators == "attention" and mediator_count not in (None, 0)
-        attended = attended_pass(model, rows) if by_attention else None
+        attended = attended_pass(model, rows, AnswerPaths) if by_attention else None
         super().__init__(
             model, model.config, rows, pfinal, memory, model.dtype,
             done=attended[:2] if attended else None,
         )  # fmt: skip
-        self.attention = attended[2] if attended else None
+        self.paths = attended[2] if attended else None
         self.count = mediator_count
 
     def scores(self, replacement: int) -> torch.Tensor:  # type: ignore[override]
@@ -131,8 +132,8 @@ class _Direct(Branching):
         columns = torch.arange(rows.width, device=start.device)
         region = rows.region[numbers, None]
         between = (columns > start[:, None]) & (columns < region)
-        if self.attention is not None:
-            reaches = self._reach(numbers, start).masked_fill(~between, -1)
+        if self.paths is not None:
+            reaches = self.paths[numbers, :, start].masked_fill(~between, -1)
         else:  # the next ones: the nearer, the higher
             reaches = torch.where(between, float(rows.width) - columns, -1.0)
         chosen = torch.zeros_like(between)
@@ -141,13 +142,6 @@ class _Direct(Branching):
             chosen.scatter_(1, best.indices, best.values >= 0)
         after = (columns >= region) & (columns > start[:, None])
         return chosen | after | (columns == start[:, None])
-
-    def _reach(self, numbers: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
-        """attention(u -> t) x attention(answer -> u) of every column u, (N, W)."""
-        if self.attention is None:
-            raise AssertionError("mediators by attention need its weights")
-        rows = self.rows
-        return self.attention[numbers, :, start] * rows.answer_attention(self.attention)[numbers]
 
     def _direct_pass(
         self, numbers: torch.Tensor, start: torch.Tensor, fed: torch.Tensor, replacement: int

@@ -113,13 +113,17 @@ def held_direct(model, batch, replacement: int, count: int, mediators: str) -> t
         model.set_attn_implementation("eager")
         weights = torch.stack(model(ids[None], output_attentions=True).attentions)
         model.set_attn_implementation("sdpa")
-        mean = weights[:, 0].mean((0, 1))
-        to_answer = mean[answer - 1].mean(0)
+        strongest = weights[:, 0].amax(1)
+        reach = torch.zeros(strongest.shape[1:])
+        for reads in range(len(strongest)):
+            for is_read in range(reads + 1, len(strongest)):
+                to_answer = strongest[is_read][answer - 1].mean(0)
+                reach += strongest[reads] * to_answer[:, None]
         region = int(thinking.max()) + 1
         for place in thinking.tolist():
             between = list(range(place + 1, region))
             if mediators == "attention":
-                between.sort(key=lambda u: -float(mean[u, place] * to_answer[u]))
+                between.sort(key=lambda u: -float(reach[u, place]))
             fed = {place, *between[:count], *range(region, len(ids))}
             held = torch.tensor([c not in fed for c in range(len(ids))])
             number = iter(range(len(states)))
