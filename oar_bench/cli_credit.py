@@ -200,7 +200,7 @@ def fidelity(
         int | None, typer.Option(min=2, help="Leave out responses with more tokens to rank.")
     ] = None,
     curves: Annotated[
-        bool, typer.Option("--curves/--no-curves", help="Deletion and insertion (half the time).")
+        bool, typer.Option("--curves/--no-curves", help="Deletion and insertion curves, or not.")
     ] = True,
     out: Annotated[Path | None, typer.Option(help="Folder of table and figure.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,

@@ -74,7 +74,7 @@ def fidelity(
         methods: importances by their names.
         settings: a recipe's credit section.
         other: the second replacement token, see `other_token`.
-        curves: whether deletion and insertion are measured, which costs more than the scores.
+        curves: whether deletion and insertion are measured, eleven passes a response and method.
 
     Returns:
         JSON-ready; `rows` as `oar_bench.reporting.fidelity_table.summary` makes them, `responses`
