@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from oar_bench.config import load_recipe, parse_recipe, shipped_recipes
+from oar_bench.config import load_recipe, parse_recipe, shipped_recipes, suite_of
 from oar_bench.errors import InputError
 
 
 @pytest.mark.parametrize("name", shipped_recipes())
 def test_shipped_recipes_load(name):
-    assert load_recipe(name).name == name
+    members = suite_of(name)
+    assert [load_recipe(recipe).name for recipe in members or [name]] == (members or [name])
 
 
 @pytest.mark.parametrize(
