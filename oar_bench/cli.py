@@ -24,6 +24,7 @@ from oar_bench.stages import (
     run_scoring,
     score_responses,
     split_words,
+    this_command,
 )
 
 app = typer.Typer(
@@ -79,7 +80,7 @@ def reproduce(
     """
     asked = Reproduction(
         split_words(methods, "--methods") if methods is not None else None, seeds, steps,
-        ["oar-bench", *sys.argv[1:]],
+        this_command(),
     )  # fmt: skip
     if smoke:
         if recipe not in ("tiny", "smoke"):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from oar_bench.stages import choice, split_words
+from oar_bench.stages import choice, split_words, this_command
 
 app = typer.Typer(
     name="credit",
@@ -150,7 +149,7 @@ def show(
         credit_show.check_page(page)
     found = credit_show.show(model, chosen, names, settings, kind, Progress())
     if page is not None:
-        credit_show.write_page(page, found, shlex.join(["oar-bench", *sys.argv[1:]]))
+        credit_show.write_page(page, found, shlex.join(this_command()))
     if as_json:
         print(json.dumps(found, indent=2))
         return
@@ -242,7 +241,7 @@ def fidelity(
         max_tokens, Asking(data_dir, chat_template),
     )  # fmt: skip
     found = stage.fidelity(model, source, names, settings, replacement_other, Progress(), curves)
-    command = shlex.join(["oar-bench", *sys.argv[1:]])
+    command = shlex.join(this_command())
     written = [] if out is None else text.write(out, found, command)
     if as_json:
         print(json.dumps(found, indent=2))

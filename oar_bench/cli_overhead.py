@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from oar_bench.errors import InputError
-from oar_bench.stages import choice, split_words
+from oar_bench.stages import choice, split_words, this_command
 
 
 def overhead(
@@ -76,7 +75,7 @@ def overhead(
         model, tuple(names), tuple(sizes), prompt_tokens, answer_tokens, prompts, group_size,
         repeats, margin, recipe, memory_mib, threads, dtype,
     )  # fmt: skip
-    found = run(asked, folder, shlex.join(["oar-bench", *sys.argv[1:]]), Progress())
+    found = run(asked, folder, shlex.join(this_command()), Progress())
     if as_json:
         print(json.dumps(found, indent=2))
         return

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
 
 PLAIN_EVERY = 15.0  # seconds between two plain lines of one stage
 
@@ -19,6 +20,14 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
     )
+
+
+class Console(Protocol):
+    """What the stages tell of their progress; the command line draws it."""
+
+    def stage(self, name: str, total: int) -> AbstractContextManager[Callable[[int, str], None]]:
+        """A named stage of `total` units; the value is called with the units done and a note."""
+        ...
 
 
 class Progress:

@@ -11,12 +11,11 @@ OUT/report.md, index.html, tables/, figures/
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from oar_bench.config import Recipe, check_method
+from oar_bench.console import Console
 from oar_bench.engines.base import Sampling
 from oar_bench.engines.hf import HFEngine, load_model, sample
 from oar_bench.engines.tokens import encode
@@ -40,14 +39,6 @@ from oar_bench.training.trainer import train
 from oar_bench.training.warmstart import warm_start
 
 EXAMPLE_METHODS = ("oar-p", "oar-d", "oar-g")
-
-
-class Console(Protocol):
-    """What the stages tell of their progress; the command line draws it."""
-
-    def stage(self, name: str, total: int) -> AbstractContextManager[Callable[[int, str], None]]:
-        """A named stage of `total` units; the value is called with the units done and a note."""
-        ...
 
 
 def evaluate_checkpoint(
@@ -94,22 +85,30 @@ def reproduce(
             return out
         task = load_task(recipe.evaluation.task, limit=recipe.evaluation.problems)
         evaluation = Path("eval") / task.name
+        starts: dict[Path, Path] = {}
+
+        def start_of(seed: int) -> Path:
+            """The checkpoint that a seed begins from, evaluated; asked for once."""
+            folder = _start_folder(recipe, seed, out)
+            if folder not in starts:
+                start = starting_point(recipe, seed, console)
+                evaluate_checkpoint(start, task, recipe, folder / evaluation, console, "start")
+                starts[folder] = start
+            return starts[folder]
+
         for method, seed in runs:
             folder = _run_folder(out, method, seed)
+            if not _is_complete(_results(_start_folder(recipe, seed, out), recipe)):
+                start_of(seed)
             if _is_evaluated(folder, recipe):
                 continue  # also when its checkpoints were removed to save space
-            start = starting_point(recipe, seed, console)
-            evaluate_checkpoint(
-                start, task, recipe, _start_folder(recipe, seed, out) / evaluation, console, "start"
-            )
             name = f"{method}, seed {seed}"
-            final = _train(recipe, method, seed, start, folder, console, name)
+            final = _train(recipe, method, seed, start_of(seed), folder, console, name)
             evaluate_checkpoint(final, task, recipe, folder / evaluation, console, name)
         example = out / "credit_example.json"
         if not example.exists():
-            start = starting_point(recipe, seeds[0], console)
             folder = _start_folder(recipe, seeds[0], out) / evaluation
-            write_json(example, credit_example(start, recipe, folder))
+            write_json(example, credit_example(start_of(seeds[0]), recipe, folder))
         with console.stage("report", 1) as tick:
             write_report(out, out)
             tick(1, "")

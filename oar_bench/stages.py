@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,11 @@ def choice(value: Any, known: tuple[str, ...], where: str) -> Any:
     if value is not None and value not in known:
         raise InputError(f"unknown value {value!r}", where, nearest(str(value), list(known)))
     return value
+
+
+def this_command() -> list[str]:
+    """The words that this process was started with, as a user would type them."""
+    return ["oar-bench", *sys.argv[1:]]
 
 
 def split_words(text: str, where: str) -> list[str]:

@@ -8,15 +8,19 @@ tokens in every row, and neither side of padding makes a difference.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from oar_bench.credit.answer import padded_index, position_ids
+from oar_bench.credit.memory import Sizes, rows_within
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # Layers whose cache is one key and one value a token: any prefix of them is the prefix's own.
 PLAIN_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
@@ -116,6 +120,39 @@ def align(
         scored=(scored & inside)[:, :-1], region=region, index=index - 1,
         real=real, answer_ids=ids.gather(1, index),
     )  # fmt: skip
+
+
+def aligned_chunks(
+    model: PreTrainedModel,
+    input_ids: torch.Tensor,
+    attention_mask: torch.Tensor,
+    positions: torch.Tensor,
+    answer: torch.Tensor,
+    reasoning: torch.Tensor | None = None,
+    *,
+    memory: int,
+    row_bytes: Callable[[Sizes, int, int], int] = Sizes.clean,
+) -> Iterator[tuple[torch.Tensor, Aligned]]:
+    """The rows that state an answer and have a token to score, aligned, within the memory budget.
+
+    Rows of like length go together. `row_bytes(sizes, width, answers)` estimates one row's need.
+    """
+    wanted = torch.nonzero(answer.any(1) & positions.any(1)).flatten()
+    if not len(wanted):
+        return
+    lengths = attention_mask[wanted].sum(1)
+    wanted = wanted[torch.argsort(lengths, stable=True)]
+    sizes = Sizes.of(model.config, model.dtype)
+    answers = int(answer.sum(1).max())
+    few = rows_within(memory, row_bytes(sizes, int(lengths.max()), answers))
+    for chosen in wanted.split(few):
+        thinks = None if reasoning is None else reasoning[chosen]
+        yield (
+            chosen,
+            align(
+                input_ids[chosen], attention_mask[chosen], positions[chosen], answer[chosen], thinks
+            ),
+        )
 
 
 class PrefixLayer(DynamicLayer):

@@ -15,7 +15,7 @@ from oar_bench.credit.reshape import effective_share, reshape
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["Credit", "CreditBatch", "assign", "importance", "weight_metrics", "weighted_positions"]
+__all__ = ["Credit", "CreditBatch", "assign", "importance", "weight_metrics"]
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,6 @@ class Credit:
 
     importance: torch.Tensor
     weights: torch.Tensor
-
-
-def weighted_positions(batch: CreditBatch, settings: CreditSettings) -> torch.Tensor:
-    """The tokens whose weight may differ from 1, (B, S) bool: none where no answer was found."""
-    return batch.weighted(settings)
 
 
 def assign(
@@ -84,7 +79,7 @@ def weight_metrics(
 
     Rows outside `needed` (B,) bool aren't counted; all three are 1 where nothing could be set.
     """
-    marked = weighted_positions(batch, settings) & needed[:, None]
+    marked = batch.weighted(settings) & needed[:, None]
     if not bool(marked.any()):
         return {"weight_mean": 1.0, "weight_max": 1.0, "weight_ess": 1.0}
     rows = marked.any(1)

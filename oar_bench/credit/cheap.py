@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from oar_bench.credit.aligned import at
+from oar_bench.credit.aligned import aligned_chunks, at
 from oar_bench.credit.answer import position_ids
 from oar_bench.credit.attention import MeanAttention, attended_pass
 from oar_bench.credit.controls import keyed_draws
 from oar_bench.credit.direct import attended_bytes
-from oar_bench.credit.memory import Sizes, rows_within
-from oar_bench.credit.perturbation import DEFAULT_MEMORY, aligned_chunks
+from oar_bench.credit.memory import DEFAULT_MEMORY, Sizes, rows_within
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from oar_bench.credit.aligned import Aligned, has_plain_cache, prefix
+from oar_bench.credit.aligned import Aligned, aligned_chunks, has_plain_cache, prefix
 from oar_bench.credit.answer import longest
 from oar_bench.credit.attention import AnswerPaths, attended_pass
 from oar_bench.credit.branches import Branching
-from oar_bench.credit.memory import Sizes, rows_within
-from oar_bench.credit.perturbation import DEFAULT_MEMORY, aligned_chunks
+from oar_bench.credit.memory import DEFAULT_MEMORY, Sizes, rows_within
 from oar_bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,7 +68,9 @@ def direct_importance(
     sequences = (input_ids, attention_mask, positions, answer, reasoning)
     for chosen, rows in aligned_chunks(model, *sequences, memory=memory, row_bytes=attended_bytes):
         _check_window(model, rows)
-        found = _Direct(model, rows, pfinal, memory, mediator_count, mediators).scores(replacement)
+        found = _Direct(model, rows, pfinal, memory, mediator_count, mediators).importances(
+            replacement
+        )
         importance[chosen] = rows.spread(found, importance[chosen].shape)
     return importance
 
@@ -107,7 +108,7 @@ class _Direct(Branching):
         self.paths = attended[2] if attended else None
         self.count = mediator_count
 
-    def scores(self, replacement: int) -> torch.Tensor:  # type: ignore[override]
+    def importances(self, replacement: int) -> torch.Tensor:
         """Importances (B, W) of the scored tokens."""
         rows = self.rows
         numbers, column = torch.nonzero(rows.scored, as_tuple=True)

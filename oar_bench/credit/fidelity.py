@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from oar_bench.credit.aligned import aligned_chunks
 from oar_bench.credit.branches import Branching
-from oar_bench.credit.perturbation import DEFAULT_MEMORY, aligned_chunks
+from oar_bench.credit.memory import DEFAULT_MEMORY
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -24,9 +24,17 @@ import torch
 from torch.func import functional_call
 from torch.nn.functional import log_softmax, pad
 
-from oar_bench.credit.aligned import Aligned, Layers, at, forward, has_plain_cache, prefix
+from oar_bench.credit.aligned import (
+    Aligned,
+    Layers,
+    aligned_chunks,
+    at,
+    forward,
+    has_plain_cache,
+    prefix,
+)
 from oar_bench.credit.answer import divergence, longest
-from oar_bench.credit.perturbation import DEFAULT_MEMORY, aligned_chunks
+from oar_bench.credit.memory import DEFAULT_MEMORY
 from oar_bench.keyed import normal
 
 if TYPE_CHECKING:

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedConfig
 
+DEFAULT_MEMORY = 256 * 2**20
+
 
 @dataclass(frozen=True)
 class Sizes:

@@ -8,19 +8,16 @@ from the clean sequence, never derived from ids. How it is computed: branches.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import torch
 
-from oar_bench.credit.aligned import Aligned, align
+from oar_bench.credit.aligned import aligned_chunks
 from oar_bench.credit.branches import Branching
-from oar_bench.credit.memory import Sizes, rows_within
+from oar_bench.credit.memory import DEFAULT_MEMORY
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-DEFAULT_MEMORY = 256 * 2**20
 
 
 @torch.no_grad()
@@ -73,36 +70,3 @@ def perturbation_importance(
         found[numbers, column] = (scores / size)[owner]
         importance[chosen] = rows.spread(found, importance[chosen].shape)
     return importance
-
-
-def aligned_chunks(
-    model: PreTrainedModel,
-    input_ids: torch.Tensor,
-    attention_mask: torch.Tensor,
-    positions: torch.Tensor,
-    answer: torch.Tensor,
-    reasoning: torch.Tensor | None = None,
-    *,
-    memory: int,
-    row_bytes: Callable[[Sizes, int, int], int] = Sizes.clean,
-) -> Iterator[tuple[torch.Tensor, Aligned]]:
-    """The rows that state an answer and have a token to score, aligned, within the memory budget.
-
-    Rows of like length go together. `row_bytes(sizes, width, answers)` estimates one row's need.
-    """
-    wanted = torch.nonzero(answer.any(1) & positions.any(1)).flatten()
-    if not len(wanted):
-        return
-    lengths = attention_mask[wanted].sum(1)
-    wanted = wanted[torch.argsort(lengths, stable=True)]
-    sizes = Sizes.of(model.config, model.dtype)
-    answers = int(answer.sum(1).max())
-    few = rows_within(memory, row_bytes(sizes, int(lengths.max()), answers))
-    for chosen in wanted.split(few):
-        thinks = None if reasoning is None else reasoning[chosen]
-        yield (
-            chosen,
-            align(
-                input_ids[chosen], attention_mask[chosen], positions[chosen], answer[chosen], thinks
-            ),
-        )

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from oar_bench.answers.extract import AnswerType
 from oar_bench.config import CreditSettings
-from oar_bench.credit.assign import assign
+from oar_bench.credit.assign import CreditBatch, assign
 from oar_bench.credit.files import check_row, credit_rows, name_of
 from oar_bench.engines.hf import context_limit, load_model, pad_id
 from oar_bench.engines.tokens import encode, response_text
@@ -172,6 +172,24 @@ def weigh_file(
     }
 
 
+def batch_of(
+    responses: Sequence[Response],
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    answer_type: AnswerType,
+) -> CreditBatch:
+    """What credit needs to know of some responses, on the model's device.
+
+    The answer is looked for in what the ids decode to, as in training.
+    """
+    ids = [response.response_ids for response in responses]
+    padded = pad_batch([r.prompt_ids for r in responses], ids, pad_id(tokenizer))
+    rows, attention, mask = (part.to(model.device) for part in padded)
+    texts = [response_text(tokenizer, own) for own in ids]
+    seeds = [response.seed for response in responses]
+    return probed_batch(tokenizer, texts, ids, (rows, attention, mask), seeds, answer_type)
+
+
 def check_fit(response: Response, model: PreTrainedModel, where: str) -> None:
     """Refuse a response that the model can't read."""
     vocabulary = int(model.get_input_embeddings().weight.shape[0])  # type: ignore[index]
@@ -220,13 +238,9 @@ def _weigh(
     made_by: str,
 ) -> tuple[list[dict[str, Any]], int]:
     """The rows of some responses, and how many of them state an answer."""
+    batch = batch_of(part, model, tokenizer, kind)
     ids = [r.response_ids for r in part]
-    pad = pad_id(tokenizer)
-    tensors = pad_batch([r.prompt_ids for r in part], ids, pad)
-    padded = tensors[0].to(model.device), tensors[1].to(model.device), tensors[2].to(model.device)
-    texts = [response_text(tokenizer, own) for own in ids]
-    batch = probed_batch(tokenizer, texts, ids, padded, [r.seed for r in part], kind)
-    credit = assign(method, model, batch, settings, pad)
+    credit = assign(method, model, batch, settings, pad_id(tokenizer))
     names = [r.name for r in part]
     rows = credit_rows(credit, batch.response_mask, ids, names, method=method, made_by=made_by)
     return rows, int(batch.probe.found.sum())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from oar_bench.answers.extract import AnswerType
 from oar_bench.config import CreditSettings
+from oar_bench.console import Console
 from oar_bench.errors import InputError
 from oar_bench.records import SCHEMA, write_text
 from oar_bench.reporting.credit_page import GENERATOR, credit_page
@@ -16,14 +16,6 @@ from oar_bench.reporting.credit_source import Chosen
 
 if TYPE_CHECKING:
     from oar_bench.integrations.saved import Response
-
-
-class Console(Protocol):
-    """What the stage tells of its progress."""
-
-    def stage(self, name: str, total: int) -> AbstractContextManager[Callable[[int, str], None]]:
-        """A named stage of `total` units; the value is called with the units done and a note."""
-        ...
 
 
 def check_page(out: Path) -> None:

@@ -14,15 +14,15 @@ from typing import Any
 import torch
 
 from oar_bench.config import IMPORTANCE_METHODS, CreditSettings
+from oar_bench.console import Console
 from oar_bench.credit.fidelity import SHARES
 from oar_bench.credit.methods import replacement_of
 from oar_bench.engines.hf import HFEngine, pad_id
 from oar_bench.errors import InputError, nearest
 from oar_bench.identity import environment, fingerprint, fingerprint_checkpoint
-from oar_bench.integrations.saved import Response
+from oar_bench.integrations.saved import Response, batch_of
 from oar_bench.records import SCHEMA
-from oar_bench.reporting.credit_show import Console
-from oar_bench.reporting.fidelity_measure import EXACT, FLOOR, OTHER, Measured, batch_of
+from oar_bench.reporting.fidelity_measure import EXACT, FLOOR, OTHER, Measured
 from oar_bench.reporting.fidelity_source import Answers, Source, gather
 from oar_bench.reporting.fidelity_table import summary
 
@@ -148,7 +148,7 @@ def _usable(
         if not response.response_ids:
             left_out["no_answer"] += 1
             continue
-        batch = batch_of(engine, [response], answers)
+        batch = batch_of([response], engine.model, engine.tokenizer, answers.answer_type)
         if not bool(batch.probe.found[0]):
             left_out["no_answer"] += 1
         elif (count := int(batch.weighted(settings).sum())) < 2:
@@ -170,7 +170,7 @@ def _frequent(
     """The most frequent of the scored tokens that isn't `not_id`; of equal ones the lowest id."""
     counts: Counter[int] = Counter()
     for response in used:
-        batch = batch_of(engine, [response], answers)
+        batch = batch_of([response], engine.model, engine.tokenizer, answers.answer_type)
         counts.update(batch.input_ids[batch.weighted(settings)].tolist())
     counts.pop(not_id, None)
     if not counts:

@@ -14,29 +14,14 @@ from oar_bench.config import CreditSettings
 from oar_bench.credit.fidelity import answer_curves, is_ranked, spearman, top_overlap
 from oar_bench.credit.methods import DRAWN, CreditBatch, importance, replacement_of
 from oar_bench.engines.hf import HFEngine, pad_id
-from oar_bench.engines.tokens import response_text
 from oar_bench.evaluation.summary import finite
-from oar_bench.integrations.saved import Response
+from oar_bench.integrations.saved import Response, batch_of
 from oar_bench.keyed import derive
 from oar_bench.overhead.phases import PhaseTimer
 from oar_bench.reporting.fidelity_source import Answers
-from oar_bench.training.model import pad_batch
-from oar_bench.training.rollout import probed_batch
 
 EXACT, FLOOR = "oar-p", "position"
 OTHER = "oar-p, other token"
-
-
-def batch_of(engine: HFEngine, part: Sequence[Response], answers: Answers) -> CreditBatch:
-    """What credit needs to know of some responses."""
-    ids = [response.response_ids for response in part]
-    device = engine.model.device
-    tensors = pad_batch([r.prompt_ids for r in part], ids, pad_id(engine.tokenizer))
-    padded = tensors[0].to(device), tensors[1].to(device), tensors[2].to(device)
-    texts = [response_text(engine.tokenizer, own) for own in ids]
-    return probed_batch(
-        engine.tokenizer, texts, ids, padded, [r.seed for r in part], answers.answer_type
-    )
 
 
 @dataclass
@@ -56,7 +41,7 @@ class Measured:
 
     def add(self, part: Sequence[Response], names: Sequence[str]) -> Iterator[str]:
         """Measure some responses; yields each row's name once it is done."""
-        batch = batch_of(self.engine, part, self.answers)
+        batch = batch_of(part, self.engine.model, self.engine.tokenizer, self.answers.answer_type)
         if not self.records:  # the first pass of a model is slower than the later ones
             self._scores("entropy", batch.rows(torch.tensor([0])), self.settings)
         records = [

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from oar_bench.answers.extract import AnswerType
 from oar_bench.config import CreditSettings
-from oar_bench.credit.assign import assign, weighted_positions
+from oar_bench.credit.assign import assign
 from oar_bench.credit.probe import token_pieces
 from oar_bench.engines.hf import pad_id
 from oar_bench.tasks.problems import ANSWER_TYPE
@@ -73,7 +73,7 @@ def token_credit(
         "sections": sections(
             batch.probe.reasoning[mask].tolist(), batch.probe.answer[mask].tolist()
         ),
-        "scored": weighted_positions(batch, settings)[mask].tolist(),
+        "scored": batch.weighted(settings)[mask].tolist(),
         "found": bool(batch.probe.found[0]),
         "methods": by_method,
     }

@@ -30,7 +30,7 @@ from transformers import PreTrainedModel
 
 from oar_bench.answers import Grade, Grader, Status
 from oar_bench.config import Recipe, TrainSettings, check_method
-from oar_bench.credit.assign import assign, weight_metrics, weighted_positions
+from oar_bench.credit.assign import assign, weight_metrics
 from oar_bench.credit.files import credit_rows
 from oar_bench.engines.hf import load_model, pad_id
 from oar_bench.identity import fingerprint_checkpoint
@@ -131,9 +131,7 @@ class Trainer:
             batch = credit_batch(rollout, self.tokenizer)
             needed = advantages != 0
             credit = assign(self.method, self.model, batch, self.recipe.credit, self.pad_id, needed)
-            row["tokens"] = int(
-                (weighted_positions(batch, self.recipe.credit) & needed[:, None]).sum()
-            )
+            row["tokens"] = int((batch.weighted(self.recipe.credit) & needed[:, None]).sum())
         with timer.phase("update") as row:
             update = self._update(rollout, advantages, credit.weights, old, ref, step)
             row["tokens"] = update.pop("tokens")

@@ -11,7 +11,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from transformers import PreTrainedTokenizerFast
 
 from oar_bench.config import METHODS, CreditSettings
-from oar_bench.credit.assign import assign, weighted_positions
+from oar_bench.credit.assign import assign
 from oar_bench.credit.probe import TokenSpans, locate, token_pieces
 from oar_bench.training.rollout import answer_spans
 from tests.credit.batches import RESPONSES, SPANS, batch_of, own
@@ -85,7 +85,7 @@ def test_every_method_keeps_the_mass_of_every_response(model, tokenizer, method,
     assert bool((credit.weights >= 0).all())
     tokens = batch.response_mask.sum(1).float()
     torch.testing.assert_close((credit.weights * batch.response_mask).sum(1), tokens)
-    outside = ~weighted_positions(batch, settings)
+    outside = ~batch.weighted(settings)
     assert bool((credit.weights[outside] == 1).all())
     if method not in ("grpo", "uniform"):
         assert float(credit.weights.max()) > 1.2

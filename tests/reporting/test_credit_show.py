@@ -7,7 +7,7 @@ import json
 import pytest
 
 from oar_bench.config import METHODS, CreditSettings
-from oar_bench.credit.assign import assign, weighted_positions
+from oar_bench.credit.assign import assign
 from oar_bench.errors import InputError
 from oar_bench.records import read_jsonl
 from oar_bench.reporting.credit_page import GENERATOR
@@ -120,7 +120,7 @@ def test_credit_of_one_response_is_that_of_a_batch(model, tokenizer):
     one = found["methods"]["oar-p"]
     assert one["weight"] == pytest.approx(own(whole.weights, batch, 1).tolist(), rel=1e-3)
     assert one["importance"] == pytest.approx(own(whole.importance, batch, 1).tolist(), rel=1e-3)
-    assert found["scored"] == own(weighted_positions(batch, settings), batch, 1).tolist()
+    assert found["scored"] == own(batch.weighted(settings), batch, 1).tolist()
     assert found["sections"] == (["reasoning"] * 13 + ["prefix"] + ["answer"] * 2 + ["rest"])
     assert found["methods"]["uniform"]["weight"] == [1.0] * 17
     assert "".join(found["pieces"]) == RESPONSES[1]
