@@ -60,7 +60,7 @@ def read_responses(path: Path, tokenizer: PreTrainedTokenizerBase) -> list[Respo
         InputError: no such file, an empty one, a row without prompt or response, or two rows of
             one name.
     """
-    if not path.is_file():
+    if not path.exists():
         raise InputError("no such file", str(path))
     prompts = {r["problem"]: r["prompt"] for r in read_jsonl(path.parent / "problems.jsonl")}
     met: Counter[tuple[Any, Any]] = Counter()

@@ -87,6 +87,8 @@ def _find(file: Path, row: int, problem: str | None, sample: int) -> Chosen:
         of_problem += mine
         if (mine and name["sample"] == sample) or (problem is None and number == row):
             return _chosen(file, number, content, name)
+    if not number:
+        raise InputError("there is no row in this file", str(file))
     if problem is None:
         raise InputError(
             f"row {row} is not in this file of {number} rows", str(file), f"use --row 1..{number}"

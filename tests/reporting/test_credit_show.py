@@ -231,3 +231,18 @@ def test_the_help_has_an_example(call):
     done = call("credit", "show", "--help")
     assert done.returncode == 0
     assert "oar-bench credit show CHECKPOINT" in done.stdout
+
+
+def test_a_file_without_rows(tmp_path, start, call):
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+    done = call("credit", "show", str(start), "--responses", str(empty))
+    assert done.returncode == 2
+    assert done.stderr == f"oar-bench: {empty}: there is no row in this file\n"
+
+
+def test_a_folder_where_a_file_is_expected(tmp_path, start, call):
+    for command in (("show",), ("fidelity",), ("weights", "--out", str(tmp_path / "w.jsonl"))):
+        done = call("credit", command[0], str(start), "--responses", str(tmp_path), *command[1:])
+        assert done.returncode == 2
+        assert "a file of JSON lines is expected, not a folder" in done.stderr
