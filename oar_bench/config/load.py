@@ -1,0 +1,168 @@
+"""Reading recipes: a shipped name or a YAML file, a base under it, checked values.
+
+baselines/recipes/ holds the shipped ones. Unknown keys are errors that name the nearest known key,
+and every value has its range, so that a run fails before it starts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from oar_bench.config.settings import METHODS, CreditSettings, Recipe
+from oar_bench.errors import InputError, nearest
+from oar_bench.resources import shipped
+
+
+def check_method(method: str, where: str) -> None:
+    """Raise InputError, naming the nearest method, when `method` is unknown."""
+    if method not in METHODS:
+        raise InputError(f"unknown method {method!r}", where, nearest(method, list(METHODS)))
+
+
+def shipped_recipes() -> list[str]:
+    """Names of the recipes that come with oar-bench.
+
+    >>> "tiny" in shipped_recipes()
+    True
+    """
+    return sorted(path.stem for path in (shipped("baselines") / "recipes").glob("*.yaml"))
+
+
+def load_recipe(name: str, changes: dict[str, Any] | None = None) -> Recipe:
+    """A recipe by its shipped name or by the path of a YAML file.
+
+    Args:
+        name: `tiny`, or `my/recipe.yaml`.
+        changes: values that replace the file's, by section: `{"train": {"steps": 5}}`.
+
+    Raises:
+        InputError: no such recipe, not YAML, an unknown key or a value out of range.
+
+    >>> load_recipe("tiny", {"train": {"steps": 5}}).train.steps
+    5
+    """
+    path, content = _read(name)
+    if "recipes" in content:
+        named = ", ".join(map(str, content["recipes"] or ()))
+        raise InputError("this is a suite of recipes", str(path), f"name one of them: {named}")
+    content = _on_its_base(content, path)
+    for section, values in (changes or {}).items():
+        before = content.get(section) or {}
+        if isinstance(values, dict) and isinstance(before, dict):
+            content[section] = {**before, **values}
+        elif isinstance(values, dict):
+            continue  # not a section at all: said when the recipe is checked
+        else:
+            content[section] = values
+    return parse_recipe(content, str(path))
+
+
+def suite_of(name: str) -> list[str] | None:
+    """The recipes that a suite names under its key `recipes`; None when `name` is a recipe itself.
+
+    A suite is a file of two keys: `name`, and `recipes`, which are reproduced one after the other.
+
+    >>> suite_of("tiny") is None
+    True
+    """
+    path, content = _read(name)
+    if "recipes" not in content:
+        return None
+    members = content["recipes"]
+    if set(content) != {"name", "recipes"}:
+        raise InputError("a suite holds the keys name and recipes, nothing else", str(path))
+    if not isinstance(members, list) or not members or len({*map(str, members)}) < len(members):
+        raise InputError(f"recipes: a list of names is expected, not {members!r}", str(path))
+    for member in members:
+        if not isinstance(member, str) or "recipes" in _read(member)[1]:
+            raise InputError(f"recipes: {member!r} is no recipe", str(path))
+    return members
+
+
+def _read(name: str) -> tuple[Path, dict[str, Any]]:
+    """A recipe's file and what stands in it."""
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        path = shipped("baselines") / "recipes" / f"{name}.yaml"
+        if not path.is_file():
+            known = shipped_recipes()
+            raise InputError(f"unknown recipe {name!r}", "recipe", nearest(name, known))
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError("no such recipe file", str(path)) from error
+    except IsADirectoryError as error:
+        raise InputError("a YAML file is expected, not a folder", str(path)) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        line = " ".join(str(error).split())
+        raise InputError(f"not a YAML file ({line})", str(path)) from error
+    if not isinstance(content, dict):
+        raise InputError("a recipe is a mapping of keys to values", str(path))
+    return path, content
+
+
+def _on_its_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A recipe's content laid over that of the recipe named by its key `base`, section by section.
+
+    A base has no base: what a recipe says stands in two files at most.
+    """
+    if "base" not in content:
+        return content
+    base = content.pop("base")
+    if not isinstance(base, str):
+        raise InputError(f"base: the name of a recipe is expected, not {base!r}", str(path))
+    _, under = _read(base)
+    if "base" in under:
+        raise InputError(f"base: {base} has a base itself", str(path), f"name {under['base']}")
+    return {
+        **under,
+        **{
+            key: {**under[key], **value}
+            if isinstance(value, dict) and isinstance(under.get(key), dict)
+            else value
+            for key, value in content.items()
+        },
+    }
+
+
+def parse_recipe(content: dict[str, Any], where: str) -> Recipe:
+    """Check a recipe's values; `where` names their source in errors."""
+    try:
+        return Recipe.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            known = _known_keys(first["loc"][:-1])
+            raise InputError(
+                f"unknown key {place!r}", where, nearest(str(first["loc"][-1]), known)
+            ) from error
+        said = first["msg"][:1].lower() + first["msg"][1:]
+        if first["type"] == "missing":
+            raise InputError(f"the key {place!r} is missing", where) from error
+        raise InputError(f"{place}: {said}, not {first['input']!r}", where) from error
+
+
+def _known_keys(place: tuple[int | str, ...]) -> list[str]:
+    """Keys of the section at `place` of a recipe."""
+    section: type[BaseModel] = Recipe
+    for part in place:
+        annotation = section.model_fields[str(part)].annotation
+        choices = [annotation, *get_args(annotation)]
+        section = next(c for c in choices if isinstance(c, type) and issubclass(c, BaseModel))
+    return list(section.model_fields)
+
+
+def load_credit(recipe: str | None, changes: dict[str, Any]) -> CreditSettings:
+    """Credit settings of a recipe (see `load_recipe`), or the defaults, with some values changed.
+
+    >>> load_credit(None, {"q": 0.25}).q
+    0.25
+    """
+    if recipe is not None:
+        return load_recipe(recipe, {"credit": changes}).credit
+    return parse_recipe({"name": "defaults", "credit": changes}, "settings").credit
