@@ -93,6 +93,14 @@ class TrainSettings(Section):
     save_every: Positive = 10
 
 
+class RolloutSettings(Section):
+    """Who samples the responses that training learns from."""
+
+    engine: Literal["hf"] = "hf"
+    batch_size: Positive = 1024
+    """Most responses sampled at once; changes memory and speed, no token."""
+
+
 class CreditSettings(Section):
     """From a response to its token weights (method.md section 2)."""
 
@@ -159,6 +167,7 @@ class Recipe(Section):
     model: ModelSettings = ModelSettings()
     warmstart: WarmStartSettings | None = None
     train: TrainSettings = TrainSettings()
+    rollout: RolloutSettings = RolloutSettings()
     credit: CreditSettings = CreditSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     reproduce: ReproduceSettings = ReproduceSettings()

@@ -102,6 +102,8 @@ class Sampled:
     responses: list[list[int]]
     finished: list[bool]
     """False where the token limit cut the response."""
+    logprobs: list[list[float]] | None = None
+    """Of each sampled token under the sampler's distribution, where it isn't the trainer's own."""
 
 
 def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:

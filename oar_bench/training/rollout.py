@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from oar_bench.answers import Grade, Grader, extract_answer
 from oar_bench.answers.extract import AnswerType
@@ -15,17 +15,13 @@ from oar_bench.config import TrainSettings
 from oar_bench.credit.assign import CreditBatch
 from oar_bench.credit.probe import TokenSpans, build_probe, locate, token_pieces
 from oar_bench.engines.base import Sampling
-from oar_bench.engines.hf import Sampled, check_context, pad_id, sample
-from oar_bench.engines.tokens import encode, response_text
+from oar_bench.engines.hf import Sampled, pad_id
+from oar_bench.engines.tokens import encode_all, response_text
 from oar_bench.keyed import derive
 from oar_bench.records import SCHEMA
-from oar_bench.tasks.problems import ANSWER_TYPE, Problem, distinct
+from oar_bench.tasks.problems import ANSWER_TYPE, Problem
 from oar_bench.training.model import pad_batch
-
-
-def prompts_of_step(family: str, count: int, seed: int, step: int) -> list[Problem]:
-    """The problems of a training step: the same for every method of a seed, so runs are paired."""
-    return distinct(family, "train", count, derive("prompts", seed, step))
+from oar_bench.training.samplers import Sampler
 
 
 @dataclass(frozen=True)
@@ -48,6 +44,8 @@ class Rollout:
     """(B, S) int64"""
     response_mask: torch.Tensor
     """(B, S) bool"""
+    sampler_logprobs: torch.Tensor | None = None
+    """(B, S) float32, 0 outside the response; None where trainer and sampler are one model."""
 
     @property
     def response_tokens(self) -> int:
@@ -56,12 +54,13 @@ class Rollout:
 
 
 def roll_out(
-    model: PreTrainedModel,
+    sampler: Sampler,
     tokenizer: PreTrainedTokenizerBase,
     problems: Sequence[Problem],
     settings: TrainSettings,
     seed: int,
     step: int,
+    device: torch.device,
 ) -> Rollout:
     """Sample a group of responses to each problem, each response under its own key.
 
@@ -74,11 +73,10 @@ def roll_out(
         for problem in problems
         for i in range(settings.group_size)
     ]
-    prompts = [encode(tokenizer, problem.prompt) for problem in asked]
+    encoded = encode_all(tokenizer, (problem.prompt for problem in problems))
     sampling = Sampling(settings.temperature, settings.top_p, settings.max_new_tokens)
-    check_context(max(map(len, prompts)), sampling, model)
-    drawn = sample(model, tokenizer, prompts, keys, sampling)
-    return gather(tokenizer, asked, keys, drawn, model.device)
+    drawn = sampler.sample([encoded[problem.prompt] for problem in asked], keys, sampling)
+    return gather(tokenizer, asked, keys, drawn, device)
 
 
 def gather(
@@ -95,7 +93,15 @@ def gather(
         texts=[response_text(tokenizer, ids) for ids in drawn.responses],
         seeds=keys, finished=drawn.finished, input_ids=ids.to(device),
         attention_mask=attention.to(device), response_mask=response.to(device),
+        sampler_logprobs=_placed(drawn.logprobs, response).to(device) if drawn.logprobs else None,
     )  # fmt: skip
+
+
+def _placed(logprobs: list[list[float]], response_mask: torch.Tensor) -> torch.Tensor:
+    """Ragged values of the response tokens in a (B, S) tensor, each at its token."""
+    placed = torch.zeros(response_mask.shape)
+    placed[response_mask] = torch.tensor([value for row in logprobs for value in row])
+    return placed
 
 
 def grade_rollout(rollout: Rollout, grader: Grader) -> list[Grade]:
@@ -158,10 +164,14 @@ def probed_batch(
     )  # fmt: skip
 
 
-def credit_batch(rollout: Rollout, tokenizer: PreTrainedTokenizerBase) -> CreditBatch:
+def credit_batch(
+    rollout: Rollout, tokenizer: PreTrainedTokenizerBase, answer_type: AnswerType = ANSWER_TYPE
+) -> CreditBatch:
     """The tensors that credit assignment needs of a rollout."""
     padded = rollout.input_ids, rollout.attention_mask, rollout.response_mask
-    return probed_batch(tokenizer, rollout.texts, rollout.responses, padded, rollout.seeds)
+    return probed_batch(
+        tokenizer, rollout.texts, rollout.responses, padded, rollout.seeds, answer_type
+    )
 
 
 def rollout_rows(

@@ -37,7 +37,6 @@ from oar_bench.identity import fingerprint_checkpoint
 from oar_bench.keyed import derive
 from oar_bench.overhead.phases import PhaseTimer
 from oar_bench.records import JsonlWriter, owned, read_json, write_json
-from oar_bench.tasks.problems import ANSWER_TYPE
 from oar_bench.training.advantages import group_advantages
 from oar_bench.training.checkpoint import load_state, save_checkpoint, tidy
 from oar_bench.training.loss import k3_divergence, policy_loss, token_coefficients
@@ -46,11 +45,12 @@ from oar_bench.training.rollout import (
     Rollout,
     credit_batch,
     grade_rollout,
-    prompts_of_step,
     roll_out,
     rollout_rows,
 )
 from oar_bench.training.run import RunFolder, describe, open_run, refuse_begun
+from oar_bench.training.samplers import sampler_of
+from oar_bench.training.sources import source_of
 
 FAILURES: tuple[Status, ...] = ("timeout", "gold_error")
 """Gradings that say nothing about the response: it then has no reward, rather than reward 0."""
@@ -87,6 +87,8 @@ class Trainer:
         self.model: PreTrainedModel = model.to(device)  # type: ignore[arg-type]
         self.start: PreTrainedModel = load_model(start)[0].to(device)  # type: ignore[arg-type]
         self.pad_id = pad_id(self.tokenizer)
+        self.source = source_of(recipe)
+        self.sampler = sampler_of(recipe, self.model, self.tokenizer)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=self.settings.lr, weight_decay=self.settings.weight_decay
         )
@@ -102,9 +104,12 @@ class Trainer:
     ) -> tuple[dict[str, Any], list[Any], list[Any]]:
         """Do one step; its metrics row, its rollout rows and its rows of credit, if wanted."""
         settings = self.settings
-        problems = prompts_of_step(self.recipe.family, settings.prompts_per_step, self.seed, step)
+        problems = self.source.of_step(settings.prompts_per_step, self.seed, step)
         with timer.phase("rollout") as row:
-            rollout = roll_out(self.model, self.tokenizer, problems, settings, self.seed, step)
+            self.sampler.sync(self.model, step)
+            rollout = roll_out(
+                self.sampler, self.tokenizer, problems, settings, self.seed, step, self.model.device
+            )
             row["tokens"] = rollout.response_tokens
         return self.learn(step, rollout, grader, timer)
 
@@ -128,7 +133,7 @@ class Trainer:
             ref, _ = self._logprobs(self.start, rollout)
             row["tokens"] = 2 * int(rollout.attention_mask.sum())
         with timer.phase("credit") as row:
-            batch = credit_batch(rollout, self.tokenizer)
+            batch = credit_batch(rollout, self.tokenizer, self.source.answer_type)
             needed = advantages != 0
             credit = assign(self.method, self.model, batch, self.recipe.credit, self.pad_id, needed)
             row["tokens"] = int((batch.weighted(self.recipe.credit) & needed[:, None]).sum())
@@ -279,7 +284,7 @@ def train(
             if recipe.credit.save_weights
             else None
         )
-        grader = stack.enter_context(Grader(answer_type=ANSWER_TYPE))
+        grader = stack.enter_context(Grader(answer_type=trainer.source.answer_type))
         for step in range(done + 1, steps + 1):
             timer = PhaseTimer(step)
             metrics, rollouts, credit = trainer.step(step, grader, timer)
