@@ -38,6 +38,10 @@ app = typer.Typer(
 )
 
 Steps = Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="SECTION.KEY=VALUE in the recipe; repeat for more."),
+]
 Allow = Annotated[
     list[str] | None, typer.Option("--allow", help="A field that may differ; repeat for more.")
 ]
@@ -101,6 +105,11 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run begun before.")
     ] = False,
+    rollouts: Annotated[
+        Path | None,
+        typer.Option(help="Learn from the responses of this rollouts.jsonl; nothing is sampled."),
+    ] = None,
+    changes: Set = None,
 ) -> None:
     """Train one method under one seed.
 
@@ -109,10 +118,17 @@ def train(
       oar-bench train tiny --method oar-p --seed 1
 
       oar-bench train tiny --method oar-p --seed 1 --resume
-    """
-    from oar_bench.config import check_method, load_recipe
 
-    chosen = load_recipe(recipe, {"train": {"steps": steps}} if steps is not None else None)
+      oar-bench train tiny --method oar-g --rollouts runs/tiny/grpo/seed-0/rollouts.jsonl
+
+      oar-bench train tiny --set train.lr=1e-4 --set train.loss_type=dapo
+    """
+    from oar_bench.config import changes_of, check_method, load_recipe
+
+    given = changes_of(changes or ())
+    if steps is not None:
+        given.setdefault("train", {})["steps"] = steps
+    chosen = load_recipe(recipe, given)
     check_method(method, "--method")
     folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
     from oar_bench.console import Progress
@@ -125,7 +141,7 @@ def train(
     start = starting_point(chosen, seed, console)
     with console.stage(f"train {method}, seed {seed}", chosen.train.steps) as tick:
         final = run(
-            chosen, method, seed, start, folder, resume=resume,
+            chosen, method, seed, start, folder, resume=resume, rollouts=rollouts,
             report=lambda step, count, row: tick(step, f"reward {row['reward']:.2f}"),
         )  # fmt: skip
     print(final)
