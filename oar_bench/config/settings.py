@@ -99,7 +99,7 @@ class TrainSettings(Section):
     """Responses a forward and backward pass at most; changes memory, never the gradient."""
     micro_batch_tokens: Positive | None = None
     """Tokens of such a pass at most, padding included: responses of like length go together."""
-    logits_mib: Positive = 256
+    logits_mib: Positive = 1024
     """MiB for logits at once; beyond it they are made in parts. Changes no result."""
     lr: Rate = 3e-4
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
@@ -123,6 +123,20 @@ class TrainSettings(Section):
     """Metrics that cost a forward pass of the policy, or of the weights the run began from."""
     mask_truncated: bool = False
     save_every: Positive = 10
+
+    @property
+    def scores_start(self) -> bool:
+        """Whether a step scores its responses by the weights that the run began from."""
+        return self.kl_beta > 0 or "kl_start" in self.track
+
+    @property
+    def scores_policy(self) -> bool:
+        """Whether a step scores its responses before the update.
+
+        A single optimizer step needs no such pass: the update's own pass gives the same values.
+        """
+        several = self.num_iterations * self.mini_batches > 1
+        return several or self.scores_start or "entropy" in self.track
 
 
 class RolloutSettings(Section):

@@ -44,6 +44,7 @@ class LogprobModel(nn.Module):
         """Keep `model`; the distribution is softmax(logits / temperature)."""
         super().__init__()
         self.model, self.temperature, self.logits_mib = model, temperature, logits_mib
+        self.plain_head = _head_is_plain(model)
 
     def forward(
         self,
@@ -61,7 +62,7 @@ class LogprobModel(nn.Module):
         """
         rows, columns = torch.nonzero(response_mask, as_tuple=True)
         targets = input_ids[rows, columns]
-        if _head_is_plain(self.model):
+        if self.plain_head:
             output: Any = self.model.base_model(
                 input_ids=input_ids, attention_mask=attention_mask,
                 position_ids=position_ids(attention_mask), use_cache=False,

@@ -52,9 +52,8 @@ class Policy:
         self.pad_id = pad_id(self.tokenizer)
         without_dropout(self.model)
         self.adapted = settings.lora is not None
-        wants_start = train.kl_beta > 0 or "kl_start" in train.track
         # With adapters the start is the model without them: no second copy.
-        self.start = copy.deepcopy(self.model) if wants_start and not self.adapted else None
+        self.start = copy.deepcopy(self.model) if train.scores_start and not self.adapted else None
         if settings.lora is not None:
             add_adapters(self.model, settings.lora)
         if settings.gradient_checkpointing:

@@ -219,16 +219,14 @@ class Trainer:
         batch = rollout.input_ids, rollout.attention_mask, rollout.response_mask
         tokens = rollout.response_mask.sum().clamp(min=1)
         sampler = rollout.sampler_logprobs
-        several = settings.num_iterations * settings.mini_batches > 1
         old = ref = correction = None
         metrics: dict[str, float] = {}
-        wants_ref = settings.kl_beta > 0 or "kl_start" in settings.track
-        if several or sampler is not None or "entropy" in settings.track or wants_ref:
+        if settings.scores_policy or sampler is not None:
             scored = score(policy.scorer, *batch, settings, entropy="entropy" in settings.track)
             old = scored.logprobs
             if "entropy" in settings.track:
                 metrics["entropy"] = float(scored.entropy.sum() / tokens)
-        if wants_ref and old is not None:
+        if settings.scores_start and old is not None:
             with policy.start_scorer() as scorer:
                 ref = score(scorer, *batch, settings).logprobs
             spread = k3_divergence(old, ref) * rollout.response_mask
