@@ -21,7 +21,7 @@ LAYERS = [
     {"integrations"},
     {"reporting", "reproduce", "doctor"},
     {"stages"},
-    {"cli_evaluation", "cli_credit", "cli_overhead"},
+    {"cli_evaluation", "cli_credit", "cli_data", "cli_overhead"},
     {"cli", "__main__"},
 ]
 WITHIN = {
