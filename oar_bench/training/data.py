@@ -71,10 +71,12 @@ def prepare(recipe: Recipe, *, lengths: bool = False) -> Prepared:
 
     Args:
         recipe: one with a section `data`.
-        lengths: count the prompts' tokens for the summary, where the model's tokenizer is there.
+        lengths: count the prompts' tokens, where the model's tokenizer is there: for the summary,
+            and to refuse prompts that leave no room for a response.
 
     Raises:
-        InputError: no such set, task, file of pass rates or chat template; or nothing is kept.
+        InputError: no such set, task, file of pass rates or chat template; a prompt beyond the
+            model's context; or nothing is kept.
     """
     settings = recipe.data
     if settings is None:
@@ -107,6 +109,7 @@ def prepare(recipe: Recipe, *, lengths: bool = False) -> Prepared:
             summary["too_long"] = kept.count(False)
             sizes = [size for size, keep in zip(sizes, kept, strict=True) if keep]
         summary["prompt_tokens"] = quantiles(sizes)
+        _check_context(max(sizes, default=0), recipe)
     if not problems:
         raise InputError("no problem is left after the filters", found.source, _of_counts(summary))
     summary["kept"] = len(problems)
@@ -236,6 +239,22 @@ def _lengths(problems: Sequence[Problem], recipe: Recipe) -> list[int]:
     tokenizer = load_tokenizer(Path(str(recipe.model.path)), "the length of a prompt")
     encoded = encode_all(tokenizer, (problem.prompt for problem in problems))
     return [len(encoded[problem.prompt]) for problem in problems]
+
+
+def _check_context(longest: int, recipe: Recipe) -> None:
+    """Refuse a prompt that some step would fail on, before the first step."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(str(recipe.model.path), local_files_only=True)
+    limit = getattr(config.get_text_config(), "max_position_embeddings", None)
+    room = recipe.train.max_new_tokens
+    if limit and longest + room > limit:
+        raise InputError(
+            f"the longest prompt ({longest} tokens) and train.max_new_tokens ({room}) exceed the "
+            f"model's context of {limit}", "data.max_prompt_tokens",
+            f"leave longer prompts out with {limit - room}" if room < limit
+            else "lower train.max_new_tokens",
+        )  # fmt: skip
 
 
 def quantiles(values: Sequence[int]) -> dict[str, int] | None:

@@ -30,7 +30,8 @@ class Source(Protocol):
     def of_step(self, count: int, seed: int, step: int, again: int = 0) -> list[Problem]:
         """`count` different problems of a step: the same for every method of a seed.
 
-        `again` numbers the draws of one step, where dynamic sampling wants more than one.
+        `again` numbers the draws of one step, where dynamic sampling wants more than one. They
+        hold other problems than the draws before; data that are used up give fewer, or none.
         """
         ...
 
@@ -59,8 +60,7 @@ class Epochs:
     What a step gets is a function of the arguments alone, so resumed and paired runs meet the
     same problems. Steps go on where the one before ended, also across the end of an epoch; there
     a problem that the step has already is put off until later in the new epoch. Further draws of
-    a step (`again`) come from orders of their own: they take nothing from the epochs, and repeat
-    no problem of the step before all were drawn.
+    a step (`again`) come from an order of their own: they take nothing from the epochs.
     """
 
     def __init__(self, prepared: Prepared) -> None:
@@ -92,8 +92,8 @@ class Epochs:
         names = self._base(count, seed, step)
         if again:
             drawn = set(names)
-            for draw in range(1, again + 1):
-                names, drawn = self._further(count, (seed, step, draw), drawn)
+            left = [name for name in self._shuffled("again", seed, step) if name not in drawn]
+            names = left[(again - 1) * count : again * count]
         return [self._problems[name] for name in names]
 
     def _base(self, count: int, seed: int, step: int) -> list[str]:
@@ -133,22 +133,10 @@ class Epochs:
         first = set(free)
         return (*free, *(name for name in order if name not in first))
 
-    def _further(
-        self, count: int, key: tuple[int, int, int], drawn: set[str]
-    ) -> tuple[list[str], set[str]]:
-        """The ids of a further draw, and all that the step has drawn since the set was used up."""
-        order = self._shuffled("again", *key)
-        names = [name for name in order if name not in drawn][:count]
-        if len(names) < count:  # used up: those drawn before come again
-            mine = set(names)
-            names += [name for name in order if name not in mine][: count - len(names)]
-            return names, set(names)
-        return names, drawn | set(names)
-
     def _shuffle(self, *key: object) -> tuple[str, ...]:
         return tuple(sorted(self._problems, key=lambda name: derive("order", *key, name)))
 
 
 def source_of(recipe: Recipe) -> Source:
     """The problems that a recipe trains on."""
-    return BuiltIn(recipe.family) if recipe.data is None else Epochs(prepare(recipe))
+    return BuiltIn(recipe.family) if recipe.data is None else Epochs(prepare(recipe, lengths=True))

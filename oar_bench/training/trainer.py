@@ -48,9 +48,9 @@ from oar_bench.training.rollout import (
     roll_out,
     rollout_rows,
 )
-from oar_bench.training.run import RunFolder, describe, open_run, refuse_begun
+from oar_bench.training.run import RunFolder, describe, open_run, refuse_begun, write_overlap
 from oar_bench.training.samplers import sampler_of
-from oar_bench.training.sources import source_of
+from oar_bench.training.sources import Source, source_of
 
 FAILURES: tuple[Status, ...] = ("timeout", "gold_error")
 """Gradings that say nothing about the response: it then has no reward, rather than reward 0."""
@@ -78,7 +78,10 @@ def learning_rate(settings: TrainSettings, step: int) -> float:
 class Trainer:
     """Trains one method under one seed from a starting checkpoint."""
 
-    def __init__(self, recipe: Recipe, method: str, seed: int, start: Path, device: str) -> None:
+    def __init__(
+        self, recipe: Recipe, method: str, seed: int, start: Path, device: str,
+        source: Source | None = None,
+    ) -> None:  # fmt: skip
         torch.set_num_threads(recipe.model.threads)
         # Nothing here draws from torch's generator; a model with dropout would.
         torch.manual_seed(derive("torch", seed))
@@ -87,7 +90,7 @@ class Trainer:
         self.model: PreTrainedModel = model.to(device)  # type: ignore[arg-type]
         self.start: PreTrainedModel = load_model(start)[0].to(device)  # type: ignore[arg-type]
         self.pad_id = pad_id(self.tokenizer)
-        self.source = source_of(recipe)
+        self.source = source or source_of(recipe)
         self.sampler = sampler_of(recipe, self.model, self.tokenizer)
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=self.settings.lr, weight_decay=self.settings.weight_decay
@@ -133,7 +136,9 @@ class Trainer:
             ref, _ = self._logprobs(self.start, rollout)
             row["tokens"] = 2 * int(rollout.attention_mask.sum())
         with timer.phase("credit") as row:
-            batch = credit_batch(rollout, self.tokenizer, self.source.answer_type)
+            batch = credit_batch(
+                rollout, self.tokenizer, self.source.answer_type, self.source.extract
+            )
             needed = advantages != 0
             credit = assign(self.method, self.model, batch, self.recipe.credit, self.pad_id, needed)
             row["tokens"] = int((batch.weighted(self.recipe.credit) & needed[:, None]).sum())
@@ -265,14 +270,16 @@ def train(
     check_method(method, "method")
     run = RunFolder(out)
     refuse_begun(out, resume=resume)
-    wanted = describe(recipe, method, seed, fingerprint_checkpoint(start))
+    source = source_of(recipe)
+    wanted = describe(recipe, method, seed, fingerprint_checkpoint(start), source)
     steps = recipe.train.steps
     with owned(out), ExitStack() as stack:
         newest, done = open_run(run, wanted, steps)
         if run.is_finished():
             return run.final(steps)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        trainer = Trainer(recipe, method, seed, start, device)
+        write_overlap(run, source)
+        trainer = Trainer(recipe, method, seed, start, device, source)
         if newest is not None:
             trainer.restore(newest)
         metrics_file, timing_file, rollouts_file = (
@@ -284,7 +291,7 @@ def train(
             if recipe.credit.save_weights
             else None
         )
-        grader = stack.enter_context(Grader(answer_type=trainer.source.answer_type))
+        grader = stack.enter_context(Grader(answer_type=source.answer_type, extract=source.extract))
         for step in range(done + 1, steps + 1):
             timer = PhaseTimer(step)
             metrics, rollouts, credit = trainer.step(step, grader, timer)
