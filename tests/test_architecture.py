@@ -25,6 +25,7 @@ LAYERS = [
     {"cli", "__main__"},
 ]
 WITHIN = {
+    ("cli_data", "cli_evaluation"),
     ("reproduce", "reporting"),
     ("tasks", "answers"),
     ("identity", "records"),

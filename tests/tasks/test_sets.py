@@ -15,6 +15,7 @@ from oar_bench.config import PROMPTS, DataSet, DataSettings
 from oar_bench.errors import InputError
 from oar_bench.tasks.registry import Prompting, load_task
 from oar_bench.tasks.sets import SETS, TEMPLATES, load_set, prompt_of
+from tests.tasks.test_benchmarks import DATA
 
 MATH = 7  # the subjects of the set `math`, each a configuration of its own on the hub
 
@@ -201,3 +202,13 @@ def test_an_absent_file(tmp_path):
     for path in (tmp_path / "none.jsonl", tmp_path):
         with pytest.raises(InputError, match="no such file of problems"):
             load_set(DataSettings(path=str(path)))
+
+
+@pytest.mark.skipif(not (DATA / "gsm8k" / "train.jsonl").is_file(), reason="the set is not here")
+def test_the_real_training_set():
+    found = load_set(DataSettings(name="gsm8k"), DATA)
+    assert len(found.rows) == 7473
+    with Grader(answer_type=found.answer_type, extract=found.extract) as grader:
+        for row in found.rows[:60]:
+            assert grader.grade(f"So it is.\n#### {row.answer}", row.answer).correct
+            assert grader.grade(f"It is $\\boxed{{{row.answer}}}$.", row.answer).correct
