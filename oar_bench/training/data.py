@@ -33,6 +33,7 @@ from oar_bench.tasks.sets import Row, load_set, prompt_of
 
 UNGRADED = ("timeout", "gold_error")
 """Verdicts that say nothing about a response; see the trainer's FAILURES."""
+TOGETHER = 1000  # prompts that are encoded at once: their encodings take memory
 QUANTILES = {"min": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
@@ -223,7 +224,7 @@ def _asking(settings: DataSettings, recipe: Recipe) -> Callable[[str], str]:
     """From a bare problem to the prompt that the model gets."""
     if not settings.chat_template:
         return lambda problem: prompt_of(settings.prompt, problem)
-    apply = chat_template_of(Path(str(recipe.model.path)))
+    apply = chat_template_of(Path(str(recipe.model.path)), "data.chat_template", "data.system")
     system = [{"role": "system", "content": settings.system}] if settings.system else []
     return lambda problem: apply(
         [*system, {"role": "user", "content": prompt_of(settings.prompt, problem)}]
@@ -237,8 +238,12 @@ def _has_tokenizer(recipe: Recipe) -> bool:
 def _lengths(problems: Sequence[Problem], recipe: Recipe) -> list[int]:
     """Tokens of each prompt under the model's tokenizer."""
     tokenizer = load_tokenizer(Path(str(recipe.model.path)), "the length of a prompt")
-    encoded = encode_all(tokenizer, (problem.prompt for problem in problems))
-    return [len(encoded[problem.prompt]) for problem in problems]
+    sizes = []
+    for at in range(0, len(problems), TOGETHER):
+        prompts = [problem.prompt for problem in problems[at : at + TOGETHER]]
+        encoded = encode_all(tokenizer, prompts)
+        sizes += [len(encoded[prompt]) for prompt in prompts]
+    return sizes
 
 
 def _check_context(longest: int, recipe: Recipe) -> None:

@@ -243,7 +243,7 @@ def test_absent_files_tasks_and_templates(tmp_path, mine):
     with pytest.raises(InputError, match="no problem is left after the filters"):
         prepared(mine, max_prompt_tokens=3)
     mine["model"]["path"] = str(tmp_path / "none")
-    with pytest.raises(InputError, match="no such checkpoint folder"):
+    with pytest.raises(InputError, match=r"data\.chat_template needs its tokenizer"):
         prepared(mine, chat_template=True)
     assert "prompt_tokens" not in prepared(mine).summary  # counted only where they can be
 
@@ -364,3 +364,17 @@ def test_reproduce_evaluates_as_it_trains(recipe, call, data_dir, tmp_path):  # 
     for prompt in [*trained, *asked]:
         assert prompt.startswith("<system>Be brief.</system>\n<user>")
         assert prompt.endswith("within \\boxed{}.</user>\n<assistant>")
+
+
+def test_scored_responses_of_any_engine_filter_too(tmp_path, mine, call):
+    answers = {"s0": ["1", "1"], "s1": ["3", "4"], "s2": ["0", "0"]}
+    rows = [
+        {"id": name, "response": f"It is \\boxed{{{text}}}.", "gold": SUMS[int(name[1])]["answer"]}
+        for name, texts in answers.items()
+        for text in texts
+    ]
+    file = lines(tmp_path / "responses.jsonl", rows)
+    assert call("score", str(file), "--out", str(tmp_path / "s.jsonl")).returncode == 0
+    assert pass_rates(tmp_path / "s.jsonl") == {"s0": 1.0, "s1": 0.5, "s2": 0.0}
+    found = prepared(mine, pass_rate={"file": str(tmp_path / "s.jsonl")})
+    assert [problem.id for problem in found.problems] == ["s1"]
