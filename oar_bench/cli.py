@@ -13,7 +13,7 @@ import typer
 
 from oar_bench import __version__, cli_credit
 from oar_bench.cli_data import data
-from oar_bench.cli_evaluation import AsJson, DataDir, Seed, evaluate, generate
+from oar_bench.cli_evaluation import AsJson, DataDir, Seed, Set, evaluate, generate
 from oar_bench.cli_overhead import overhead
 from oar_bench.errors import OS_MENDS, InputError
 from oar_bench.stages import (
@@ -105,6 +105,11 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run begun before.")
     ] = False,
+    rollouts: Annotated[
+        Path | None,
+        typer.Option(help="Learn from the responses of this rollouts.jsonl; nothing is sampled."),
+    ] = None,
+    changes: Set = None,
 ) -> None:
     """Train one method under one seed.
 
@@ -114,14 +119,16 @@ def train(
 
       oar-bench train tiny --method oar-p --seed 1 --resume
 
+      oar-bench train tiny --method oar-g --rollouts runs/tiny/grpo/seed-0/rollouts.jsonl
+
+      oar-bench train tiny --set train.lr=1e-4 --set train.loss_type=dapo
+
       oar-bench train my.yaml --data-dir DIR
     """
-    from oar_bench.config import check_method, load_recipe
+    from oar_bench.config import changes_of, check_method, load_recipe
 
-    changes = data_changes(data_dir)
-    if steps is not None:
-        changes["train"] = {"steps": steps}
-    chosen = load_recipe(recipe, changes)
+    sets = [*(changes or ()), *([] if steps is None else [f"train.steps={steps}"])]
+    chosen = load_recipe(recipe, {**changes_of(sets), **data_changes(data_dir)})
     if data_dir is not None and chosen.data is None:
         raise InputError("the recipe trains on built-in problems", "--data-dir", "leave it out")
     check_method(method, "--method")
@@ -136,7 +143,7 @@ def train(
     start = starting_point(chosen, seed, console)
     with console.stage(f"train {method}, seed {seed}", chosen.train.steps) as tick:
         final = run(
-            chosen, method, seed, start, folder, resume=resume,
+            chosen, method, seed, start, folder, resume=resume, rollouts=rollouts,
             report=lambda step, count, row: tick(step, f"reward {row['reward']:.2f}"),
         )  # fmt: skip
     print(final)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oar_bench.cli_evaluation import AsJson, DataDir
+from oar_bench.cli_evaluation import AsJson, DataDir, Set
 
 
 def data(
@@ -25,6 +25,7 @@ def data(
     show: Annotated[
         int, typer.Option(min=0, help="Print so many prompts as the model gets them.")
     ] = 0,
+    changes: Set = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what a recipe trains on: rows, doubles, overlap with test sets, what the filters leave.
@@ -35,16 +36,16 @@ def data(
 
       oar-bench data my.yaml --data-dir DIR --overlap oar_math --out checked
 
-      oar-bench data my.yaml --show 2
+      oar-bench data my.yaml --set data.max_prompt_tokens=256 --show 2
     """
-    from oar_bench.config import load_recipe
+    from oar_bench.config import changes_of, load_recipe
     from oar_bench.console import Progress, printable
     from oar_bench.stages import data_changes, split_words
 
-    changes = data_changes(data_dir)
+    sets = list(changes or ())
     if overlap is not None:
-        changes["data"] = {"overlap": split_words(overlap, "--overlap")}
-    chosen = load_recipe(recipe, changes)
+        sets.append(f"data.overlap={json.dumps(split_words(overlap, '--overlap'))}")
+    chosen = load_recipe(recipe, {**changes_of(sets), **data_changes(data_dir)})
     from oar_bench.records import refuse_foreign
     from oar_bench.training.data import prepare, write_data
 

@@ -19,7 +19,7 @@ from typing import Any
 from oar_bench.answers import Grader
 from oar_bench.config import Recipe
 from oar_bench.errors import InputError
-from oar_bench.identity import differing, environment, fingerprint
+from oar_bench.identity import differing, environment, fingerprint, fingerprint_files
 from oar_bench.records import SCHEMA, keep_rows, prints_of, read_json, refuse_foreign, write_json
 from oar_bench.training.checkpoint import is_whole, latest_checkpoint, steps_of, tidy
 from oar_bench.training.sources import Source, source_of
@@ -49,13 +49,19 @@ class RunFolder:
 
 
 def describe(
-    recipe: Recipe, method: str, seed: int, start: str, source: Source | None = None
+    recipe: Recipe,
+    method: str,
+    seed: int,
+    start: str,
+    rollouts: Path | None = None,
+    source: Source | None = None,
 ) -> dict[str, Any]:
     """The contents of run.json.
 
     Args:
         recipe, method, seed: of the run.
         start: fingerprint of the weights it begins from.
+        rollouts: the file of responses that it learns from, if it samples none.
         source: its problems; read from the recipe if absent.
     """
     settings, source = recipe.settings(), source or source_of(recipe)
@@ -82,6 +88,7 @@ def describe(
             "start": start,
             "grader": grader_print,
             "data": source.fingerprint,
+            **({} if rollouts is None else {"rollouts": fingerprint_files([rollouts])}),
         },
         "environment": environment(),
     }

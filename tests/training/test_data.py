@@ -298,6 +298,8 @@ def test_the_command_prints_a_table(recipe, call, data_dir, tmp_path):  # noqa: 
     [
         (["--overlap", "oar_gsm9k"], "data.overlap: unknown task 'oar_gsm9k'"),
         (["--overlap", ","], "--overlap: no name is given"),
+        (["--overlap", "oar_sum", "--set", "data=3"], "goes through a value that was set"),
+        (["--set", "data.promt=x"], "unknown key 'data.promt'; did you mean 'prompt'?"),
         (["--data-dir", "/no/such"], "--data-dir /no/such: no such folder"),
         (["--out", __file__], "a folder is expected, not a file"),
         (["--show", "-1"], "Invalid value for '--show'"),
@@ -330,6 +332,7 @@ def test_recipes_and_commands_without_data(recipe, call, tmp_path):
 def test_a_run_trains_on_the_data_and_resumes(recipe, call, data_dir, tmp_path):  # noqa: F811
     path = recipe(overlap=["oar_aime24"], answer_type="number", extract="gsm8k")
     out = tmp_path / "run"
+    lines(tmp_path / "mine.jsonl", [{**row, "tolerance": "0.5"} for row in SUMS])
     words = ["train", path, "--method", "oar-g", "--data-dir", str(data_dir)]
     assert call(*words, "--steps", "2", "--out", str(out)).returncode == 0
     about = read_json(out / "run.json")
@@ -338,6 +341,11 @@ def test_a_run_trains_on_the_data_and_resumes(recipe, call, data_dir, tmp_path):
     assert answer_type_of(out / "rollouts.jsonl") == "number"
     assert read_json(out / "overlap.json")["tasks"]["oar_aime24"]["rows_found"] == 0
     rows = list(read_jsonl(out / "rollouts.jsonl"))
+    assert all(0 < row["tolerance"] <= 0.5 + 1e-6 for row in rows)
+    replayed = tmp_path / "replayed"  # the same responses, graded with the same tolerances
+    assert call(*words, "--steps", "2", "--out", str(replayed), "--rollouts",
+                str(out / "rollouts.jsonl")).returncode == 0  # fmt: skip
+    assert list(read_jsonl(replayed / "rollouts.jsonl")) == rows
     asked = {step: {r["problem"] for r in rows if r["step"] == step} for step in (1, 2)}
     assert [len(names) for names in asked.values()] == [3, 3]
     assert not asked[1] & asked[2]  # eight problems: none again in the first epoch
@@ -378,3 +386,13 @@ def test_scored_responses_of_any_engine_filter_too(tmp_path, mine, call):
     assert pass_rates(tmp_path / "s.jsonl") == {"s0": 1.0, "s1": 0.5, "s2": 0.0}
     found = prepared(mine, pass_rate={"file": str(tmp_path / "s.jsonl")})
     assert [problem.id for problem in found.problems] == ["s1"]
+
+
+def test_dynamic_sampling_ends_when_the_problems_are_used_up(recipe, call, tmp_path):
+    """A random model is never right: every draw is asked for, and there are three of 3, 3, 2."""
+    out = tmp_path / "run"
+    done = call("train", recipe(), "--steps", "1", "--set", "train.dynamic_sampling=9",
+                "--out", str(out))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = list(read_jsonl(out / "rollouts.jsonl"))
+    assert sorted(r["problem"] for r in rows) == sorted([f"s{i}" for i in range(8)] * 2)
