@@ -12,12 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from oar_bench import __version__, cli_credit
-from oar_bench.cli_evaluation import AsJson, Seed, evaluate, generate
+from oar_bench.cli_data import data
+from oar_bench.cli_evaluation import AsJson, DataDir, Seed, Set, evaluate, generate
 from oar_bench.cli_overhead import overhead
 from oar_bench.errors import OS_MENDS, InputError
 from oar_bench.stages import (
     Reproduction,
     choice,
+    data_changes,
     is_evaluation,
     run_compare,
     run_reproduction,
@@ -38,10 +40,6 @@ app = typer.Typer(
 )
 
 Steps = Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="SECTION.KEY=VALUE in the recipe; repeat for more."),
-]
 Allow = Annotated[
     list[str] | None, typer.Option("--allow", help="A field that may differ; repeat for more.")
 ]
@@ -65,6 +63,7 @@ def reproduce(
         str | None, typer.Option(help="Methods, separated by commas: grpo,oar-p,shuffled.")
     ] = None,
     steps: Steps = None,
+    data_dir: DataDir = None,
     out: Annotated[Path | None, typer.Option(help="Folder of runs and report.")] = None,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Every stage in under a minute; numbers mean nothing.")
@@ -84,7 +83,7 @@ def reproduce(
     """
     asked = Reproduction(
         split_words(methods, "--methods") if methods is not None else None, seeds, steps,
-        this_command(),
+        this_command(), data_dir,
     )  # fmt: skip
     if smoke:
         if recipe not in ("tiny", "smoke"):
@@ -101,6 +100,7 @@ def train(
     ] = "grpo",
     seed: Seed = 0,
     steps: Steps = None,
+    data_dir: DataDir = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run begun before.")
@@ -122,13 +122,15 @@ def train(
       oar-bench train tiny --method oar-g --rollouts runs/tiny/grpo/seed-0/rollouts.jsonl
 
       oar-bench train tiny --set train.lr=1e-4 --set train.loss_type=dapo
+
+      oar-bench train my.yaml --data-dir DIR
     """
     from oar_bench.config import changes_of, check_method, load_recipe
 
-    given = changes_of(changes or ())
-    if steps is not None:
-        given.setdefault("train", {})["steps"] = steps
-    chosen = load_recipe(recipe, given)
+    sets = [*(changes or ()), *([] if steps is None else [f"train.steps={steps}"])]
+    chosen = load_recipe(recipe, {**changes_of(sets), **data_changes(data_dir)})
+    if data_dir is not None and chosen.data is None:
+        raise InputError("the recipe trains on built-in problems", "--data-dir", "leave it out")
     check_method(method, "--method")
     folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
     from oar_bench.console import Progress
@@ -147,6 +149,7 @@ def train(
     print(final)
 
 
+app.command()(data)
 app.command()(generate)
 
 

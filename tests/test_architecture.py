@@ -21,10 +21,11 @@ LAYERS = [
     {"integrations"},
     {"reporting", "reproduce", "doctor"},
     {"stages"},
-    {"cli_evaluation", "cli_credit", "cli_overhead"},
+    {"cli_evaluation", "cli_credit", "cli_data", "cli_overhead"},
     {"cli", "__main__"},
 ]
 WITHIN = {
+    ("cli_data", "cli_evaluation"),
     ("reproduce", "reporting"),
     ("tasks", "answers"),
     ("identity", "records"),

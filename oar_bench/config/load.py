@@ -179,6 +179,9 @@ def parse_recipe(content: dict[str, Any], where: str) -> Recipe:
         said = first["msg"][:1].lower() + first["msg"][1:]
         if first["type"] == "missing":
             raise InputError(f"the key {place!r} is missing", where) from error
+        if first["type"] == "value_error":  # our own words, about several keys at once
+            said = str(first["ctx"]["error"])
+            raise InputError(f"{place}: {said}" if place else said, where) from error
         raise InputError(f"{place}: {said}, not {first['input']!r}", where) from error
 
 

@@ -14,6 +14,8 @@ Method = Literal["grpo", "uniform", Importance, "shuffled", "inverted"]
 IMPORTANCE_METHODS: tuple[str, ...] = get_args(Importance)
 METHODS: tuple[str, ...] = ("grpo", "uniform", *IMPORTANCE_METHODS, "shuffled", "inverted")
 Pfinal = Literal["last", "answer_mean", "answer_kl", "answer_joint"]
+DataSet = Literal["gsm8k", "math", "dapo-17k", "deepmath"]
+PROMPTS = ("boxed", "gsm8k", "plain")
 
 Positive = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -139,6 +141,67 @@ class TrainSettings(Section):
         return several or self.scores_start or "entropy" in self.track
 
 
+class PassRateSettings(Section):
+    """Which problems are neither too hard nor too easy for a model that was asked them before."""
+
+    file: str
+    """A folder of samples and scores, or JSON lines with `id` and `pass_rate`."""
+    low: Share = 0.1
+    high: Share = 0.9
+
+    @model_validator(mode="after")
+    def _low_is_lower(self) -> PassRateSettings:
+        if self.low > self.high:
+            raise ValueError(f"low ({self.low}) is above high ({self.high})")
+        return self
+
+
+class DataSettings(Section):
+    """Problems to train on instead of a built-in family's; see docs/data.md."""
+
+    name: DataSet | None = None
+    """A known set: from the data folder if there is one, else from the hub."""
+    path: str | None = None
+    """A file of JSON lines with `id`, `problem` and `answer`, instead of a known set."""
+    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
+    """Of a known set on the hub, instead of the one that is pinned."""
+    answer_type: Literal["math", "number", "choice", "exact"] | None = None
+    """How answers are compared; absent: as the known set says, else `math`."""
+    extract: Literal["auto", "boxed", "gsm8k"] | None = None
+    """Where an answer is looked for; absent: as the known set says, else `auto`."""
+    prompt: str = "boxed"
+    """`boxed`, `gsm8k`, `plain`, or a text in which `{problem}` stands for the problem."""
+    chat_template: bool = False
+    """Ask through the chat template of the model's tokenizer."""
+    system: Annotated[str, Field(min_length=1)] | None = None
+    """System prompt, with `chat_template`."""
+    dedup: bool = True
+    """Keep the first of several problems of one text."""
+    pass_rate: PassRateSettings | None = None
+    overlap: list[Annotated[str, Field(min_length=1)]] = []
+    """Tasks and groups whose test problems are looked for among the training problems."""
+    ngram: Positive = 13
+    """Words in a row that a training and a test problem must share to overlap."""
+    drop_overlap: bool = False
+    max_prompt_tokens: Positive | None = None
+    """Leave out problems whose prompt is longer."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DataSettings:
+        if (self.name is None) == (self.path is None):
+            raise ValueError(f"give either a name ({', '.join(get_args(DataSet))}) or a path")
+        if self.path is not None and self.revision is not None:
+            raise ValueError("revision: only a set from the hub has one, not a path")
+        if self.prompt not in PROMPTS and "{problem}" not in self.prompt:
+            known = ", ".join(PROMPTS)
+            raise ValueError(f"prompt: {self.prompt!r} has no {{problem}} in it, nor is it {known}")
+        if self.system is not None and not self.chat_template:
+            raise ValueError("system: a system prompt needs chat_template: true")
+        if self.drop_overlap and not self.overlap:
+            raise ValueError("drop_overlap: there is no overlap to drop, name tasks by overlap")
+        return self
+
+
 class RolloutSettings(Section):
     """Who samples the responses that training learns from."""
 
@@ -189,6 +252,8 @@ class EvaluationSettings(Section):
     temperature: NonNegative = 1.0
     top_p: Rate = 1.0
     batch_size: Positive = 256
+    max_new_tokens: Positive | None = None
+    """Instead of the task's own limit."""
 
     @model_validator(mode="after")
     def _samples_differ(self) -> EvaluationSettings:
@@ -209,7 +274,10 @@ class Recipe(Section):
 
     name: str
     family: Literal["arithmetic", "digits", "sum"] = "arithmetic"
-    """Which built-in problems are trained on."""
+    """Which built-in problems are trained on, where `data` names no others."""
+    data: DataSettings | None = None
+    data_dir: str | None = None
+    """Folder of problem sets, DIR/gsm8k/train.jsonl, instead of OAR_BENCH_DATA_DIR or the hub."""
     model: ModelSettings = ModelSettings()
     warmstart: WarmStartSettings | None = None
     train: TrainSettings = TrainSettings()
@@ -217,6 +285,15 @@ class Recipe(Section):
     credit: CreditSettings = CreditSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     reproduce: ReproduceSettings = ReproduceSettings()
+
+    @model_validator(mode="after")
+    def _data_need_a_model(self) -> Recipe:
+        if self.data is not None and self.model.path is None:
+            raise ValueError(
+                "data: a model from scratch knows the words of the built-in problems only; "
+                "name a checkpoint by model.path"
+            )
+        return self
 
     def of_seed(self, seed: int) -> Recipe:
         """The recipe whose warm start is the one that a training seed begins from."""
@@ -227,5 +304,5 @@ class Recipe(Section):
         return self.model_copy(update={"warmstart": own})
 
     def settings(self) -> dict[str, Any]:
-        """The recipe as plain JSON-ready values."""
-        return self.model_dump(mode="json")
+        """The recipe as plain JSON-ready values, but for where the data folder lies."""
+        return self.model_dump(mode="json", exclude={"data_dir"})

@@ -37,12 +37,12 @@ FILLER = " so"
 
 
 def still(recipe: Recipe, prompts: int, group_size: int, longest: int) -> Recipe:
-    """The recipe with the bench's batch, a rate that changes nothing and no weight decay."""
+    """The recipe with the bench's batch and problems, a rate that changes nothing, no decay."""
     train = recipe.train.model_copy(update={
         "prompts_per_step": prompts, "group_size": group_size, "max_new_tokens": longest,
         "lr": STILL, "weight_decay": 0.0, "warmup_steps": 0, "lr_schedule": "constant",
     })  # fmt: skip
-    return recipe.model_copy(update={"train": train})
+    return recipe.model_copy(update={"train": train, "data": None})
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,10 @@ class Replay:
             [row["finish_reason"] == "stop" for row in rows],
             [row["sampler_logprobs"] for row in rows] if known else None,
         )
-        asked = [Problem(row["problem"], row["prompt"], row["gold"], "") for row in rows]
+        asked = [
+            Problem(row["problem"], row["prompt"], row["gold"], "", row.get("tolerance"))
+            for row in rows
+        ]
         return gather(tokenizer, asked, [row["seed"] for row in rows], drawn, device)
 
     def _check(self, row: Mapping[str, Any], step: int) -> None:
@@ -93,6 +96,8 @@ class Replay:
                 f"response_ids of step {step} aren't ids of this model", str(self.path),
                 f"its vocabulary has {self.vocabulary} tokens",
             )  # fmt: skip
+        if not isinstance(row.get("tolerance", 0.0), int | float):
+            raise InputError(f"a tolerance of step {step} is no number", str(self.path))
         logprobs = row.get("sampler_logprobs", ids)
         if (
             not isinstance(logprobs, list)

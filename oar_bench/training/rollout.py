@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from oar_bench.answers import Grade, Grader, extract_answer
-from oar_bench.answers.extract import AnswerType
+from oar_bench.answers.extract import AnswerType, ExtractMode
 from oar_bench.config import TrainSettings
 from oar_bench.credit.assign import CreditBatch
 from oar_bench.credit.probe import TokenSpans, build_probe, locate, token_pieces
@@ -141,7 +141,7 @@ def joined(tokenizer: PreTrainedTokenizerBase, parts: Sequence[Rollout]) -> Roll
 def grade_rollout(rollout: Rollout, grader: Grader) -> list[Grade]:
     """The verdict on each response, (B,)."""
     return [
-        grader.grade(text, problem.answer, truncated=not finished)
+        grader.grade(text, problem.answer, truncated=not finished, tolerance=problem.tolerance)
         for text, problem, finished in zip(
             rollout.texts, rollout.problems, rollout.finished, strict=True
         )
@@ -153,18 +153,23 @@ def answer_spans(
     texts: Sequence[str],
     responses: Sequence[Sequence[int]],
     answer_type: AnswerType = ANSWER_TYPE,
+    extract: ExtractMode = "auto",
 ) -> list[TokenSpans | None]:
     """Where each response reasons and answers, in tokens: the answer is the grader's own find."""
     return [
-        _answer_span(tokenizer, text, ids, answer_type)
+        _answer_span(tokenizer, text, ids, answer_type, extract)
         for text, ids in zip(texts, responses, strict=True)
     ]
 
 
 def _answer_span(
-    tokenizer: PreTrainedTokenizerBase, text: str, ids: Sequence[int], answer_type: AnswerType
+    tokenizer: PreTrainedTokenizerBase,
+    text: str,
+    ids: Sequence[int],
+    answer_type: AnswerType,
+    extract: ExtractMode,
 ) -> TokenSpans | None:
-    found = extract_answer(text, answer_type=answer_type)
+    found = extract_answer(text, answer_type=answer_type, extract=extract)
     pieces = token_pieces(tokenizer, ids) if found else []
     # Places in the text are places in the tokens only where both are the same text.
     if found is None or "".join(pieces) != text:
@@ -179,6 +184,7 @@ def probed_batch(
     padded: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
     seeds: Sequence[int],
     answer_type: AnswerType = ANSWER_TYPE,
+    extract: ExtractMode = "auto",
 ) -> CreditBatch:
     """The tensors that credit assignment needs of B responses, whoever sampled them.
 
@@ -187,10 +193,10 @@ def probed_batch(
         padded: input_ids (B, S) int64, attention_mask (B, S), response_mask (B, S) bool, as
             `pad_batch` makes them.
         seeds: (B,) the key of each response; its randomness in credit is derived from it.
-        answer_type: what counts as an answer in the text.
+        answer_type, extract: what counts as an answer in the text, and where it is looked for.
     """
     ids, attention, mask = padded
-    spans = answer_spans(tokenizer, texts, responses, answer_type)
+    spans = answer_spans(tokenizer, texts, responses, answer_type, extract)
     keys = [derive("credit", seed) for seed in seeds]
     return CreditBatch(
         input_ids=ids, attention_mask=attention, response_mask=mask,
@@ -199,12 +205,15 @@ def probed_batch(
 
 
 def credit_batch(
-    rollout: Rollout, tokenizer: PreTrainedTokenizerBase, answer_type: AnswerType = ANSWER_TYPE
+    rollout: Rollout,
+    tokenizer: PreTrainedTokenizerBase,
+    answer_type: AnswerType = ANSWER_TYPE,
+    extract: ExtractMode = "auto",
 ) -> CreditBatch:
     """The tensors that credit assignment needs of a rollout."""
     padded = rollout.input_ids, rollout.attention_mask, rollout.response_mask
     return probed_batch(
-        tokenizer, rollout.texts, rollout.responses, padded, rollout.seeds, answer_type
+        tokenizer, rollout.texts, rollout.responses, padded, rollout.seeds, answer_type, extract
     )
 
 
@@ -242,6 +251,12 @@ def rollout_rows(
             "advantage": float(advantages[i]),
             "used": used[i],
             **({} if drawn is None else {"sampler_logprobs": drawn[i]}),
+            **_tolerance(rollout.problems[i]),
         }
         for i, grade in enumerate(grades)
     ]
+
+
+def _tolerance(problem: Problem) -> dict[str, float]:
+    """A gold's own tolerance as a field of its rows, where it has one."""
+    return {} if problem.tolerance is None else {"tolerance": problem.tolerance}

@@ -51,9 +51,9 @@ from oar_bench.training.rollout import (
     roll_out,
     rollout_rows,
 )
-from oar_bench.training.run import RunFolder, describe, open_run, refuse_begun
+from oar_bench.training.run import RunFolder, describe, open_run, refuse_begun, write_overlap
 from oar_bench.training.samplers import sampler_of
-from oar_bench.training.sources import source_of
+from oar_bench.training.sources import Source, source_of
 from oar_bench.training.update import Experience, score, update
 
 FAILURES: tuple[Status, ...] = ("timeout", "gold_error")
@@ -93,14 +93,17 @@ class StepRows:
 class Trainer:
     """Trains one method under one seed from a starting checkpoint."""
 
-    def __init__(self, recipe: Recipe, method: str, seed: int, start: Path, device: str) -> None:
+    def __init__(
+        self, recipe: Recipe, method: str, seed: int, start: Path, device: str,
+        source: Source | None = None,
+    ) -> None:  # fmt: skip
         torch.set_num_threads(recipe.model.threads)
         # Draws of torch's generator: none but the adapters' first weights.
         torch.manual_seed(derive("torch", seed))
         self.recipe, self.settings, self.method, self.seed = recipe, recipe.train, method, seed
         self.policy = Policy(recipe, start, device)
         self.model, self.tokenizer = self.policy.model, self.policy.tokenizer
-        self.source = source_of(recipe)
+        self.source = source or source_of(recipe)
         self.sampler = sampler_of(recipe, self.model, self.tokenizer)
         self.skipped = 0
         """Steps up to now, one after another, in which an optimizer step was skipped."""
@@ -132,6 +135,8 @@ class Trainer:
         grades: list[Grade] = []
         for again in range(1 + settings.dynamic_sampling):
             problems = self.source.of_step(settings.prompts_per_step, self.seed, step, again)
+            if not problems:
+                break  # the step has had all there are
             with timer.phase("rollout") as row:
                 if not parts:
                     self.sampler.sync(self.model, step)
@@ -179,7 +184,9 @@ class Trainer:
             before = self._before(rollout)
             row["tokens"] = before.passes * int(rollout.attention_mask.sum())
         with timer.phase("credit") as row:
-            batch = credit_batch(rollout, self.tokenizer, self.source.answer_type)
+            batch = credit_batch(
+                rollout, self.tokenizer, self.source.answer_type, self.source.extract
+            )
             needed = advantages != 0
             credit = assign(
                 self.method, self.model, batch, self.recipe.credit, self.policy.pad_id, needed
@@ -320,14 +327,16 @@ def train(
     refuse_begun(out, resume=resume)
     if rollouts is not None and not rollouts.is_file():
         raise InputError("no such file", str(rollouts), "give the rollouts.jsonl of a run's folder")
-    wanted = describe(recipe, method, seed, fingerprint_checkpoint(start), rollouts)
+    source = source_of(recipe)
+    wanted = describe(recipe, method, seed, fingerprint_checkpoint(start), rollouts, source)
     steps = recipe.train.steps
     with owned(out), ExitStack() as stack:
         newest, done = open_run(run, wanted, steps)
         if run.is_finished():
             return run.final(steps)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        trainer = Trainer(recipe, method, seed, start, device)
+        write_overlap(run, source)
+        trainer = Trainer(recipe, method, seed, start, device, source)
         stack.callback(trainer.sampler.close)
         if newest is not None:
             trainer.restore(newest)
@@ -340,7 +349,7 @@ def train(
         }
         if recipe.credit.save_weights:
             files["credit"] = stack.enter_context(JsonlWriter(out / "credit.jsonl"))
-        grader = stack.enter_context(Grader(answer_type=trainer.source.answer_type))
+        grader = stack.enter_context(Grader(answer_type=source.answer_type, extract=source.extract))
         for step in range(done + 1, steps + 1):
             timer = PhaseTimer(step)
             left = trainer.step(step, grader, timer, replay)
