@@ -14,6 +14,7 @@ import typer
 from oar_bench import __version__, cli_credit
 from oar_bench.cli_evaluation import AsJson, Seed, evaluate, generate
 from oar_bench.cli_overhead import overhead
+from oar_bench.cli_watch import Log, trackers, watch
 from oar_bench.errors import OS_MENDS, InputError
 from oar_bench.stages import (
     Reproduction,
@@ -65,6 +66,7 @@ def reproduce(
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Every stage in under a minute; numbers mean nothing.")
     ] = False,
+    log: Log = None,
 ) -> None:
     """Train, evaluate and report: the whole way in one command. Run it again to resume.
 
@@ -80,7 +82,7 @@ def reproduce(
     """
     asked = Reproduction(
         split_words(methods, "--methods") if methods is not None else None, seeds, steps,
-        this_command(),
+        this_command(), trackers(log),
     )  # fmt: skip
     if smoke:
         if recipe not in ("tiny", "smoke"):
@@ -101,21 +103,26 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run begun before.")
     ] = False,
+    log: Log = None,
 ) -> None:
-    """Train one method under one seed.
+    """Train one method under one seed. `oar-bench watch RUN` follows it from another terminal.
 
     Examples:
 
       oar-bench train tiny --method oar-p --seed 1
 
       oar-bench train tiny --method oar-p --seed 1 --resume
+
+      oar-bench train tiny --log tensorboard
     """
     from oar_bench.config import check_method, load_recipe
 
     chosen = load_recipe(recipe, {"train": {"steps": steps}} if steps is not None else None)
     check_method(method, "--method")
+    to = trackers(log)
     folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
     from oar_bench.console import Progress
+    from oar_bench.monitor.live import training_report
     from oar_bench.reproduce import starting_point
     from oar_bench.training.run import refuse_begun
     from oar_bench.training.trainer import train as run
@@ -123,11 +130,9 @@ def train(
     refuse_begun(folder, resume=resume)
     console = Progress()
     start = starting_point(chosen, seed, console)
-    with console.stage(f"train {method}, seed {seed}", chosen.train.steps) as tick:
-        final = run(
-            chosen, method, seed, start, folder, resume=resume,
-            report=lambda step, count, row: tick(step, f"reward {row['reward']:.2f}"),
-        )  # fmt: skip
+    name = f"{method}, seed {seed}"
+    with training_report(console, name, folder, chosen.train.steps, to) as told:
+        final = run(chosen, method, seed, start, folder, resume=resume, report=told)
     print(final)
 
 
@@ -203,6 +208,7 @@ def score(
 app.command()(evaluate)
 app.add_typer(cli_credit.app)
 app.command()(overhead)
+app.command()(watch)
 
 
 @app.command()
