@@ -15,7 +15,6 @@ from oar_bench.console import printable
 from oar_bench.monitor.folder import Snapshot
 from oar_bench.monitor.view import (
     QUANTITIES,
-    RECENT,
     SHARES,
     ProjectView,
     Quantity,
@@ -99,11 +98,9 @@ def spark(series: Sequence[float | None], cells: int) -> str:
     low, high = min(known), max(known)
     if not high > low:
         return "".join(" " if v is None else SPARKS[0] for v in bins)
-    # Halves, so that the difference of two huge values is no infinity.
-    reach = high / 2 - low / 2
     top = len(SPARKS) - 1
     return "".join(
-        " " if v is None else SPARKS[round(top * ((v / 2 - low / 2) / reach))] for v in bins
+        " " if v is None else SPARKS[round(top * (v - low) / (high - low))] for v in bins
     )
 
 
@@ -156,7 +153,7 @@ def amount(found: Quantity, width: int, *, ascii_only: bool = False) -> Text:
     line = Text(f"{QUANTITIES[found.key]:<{NAMES}}", "dim")
     line.append(f"{value(found.key, found.latest):>9}", "not dim")
     if width >= 60:
-        line.append(f"  {RECENT} steps: {value(found.key, found.recent):>9}")
+        line.append(f"  mean {value(found.key, found.recent):>9}")
         room = width - cell_len(line.plain) - 2
         if room >= 8 and not ascii_only:
             line.append("  ").append(spark(found.series, min(room, BAR)), "not dim cyan")

@@ -7,6 +7,7 @@ be cut back and written anew from an earlier step (a run resumed), or not be the
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -71,7 +72,7 @@ class Follower:
 
     def _continues(self, file: BinaryIO) -> bool:
         """Whether the file still has what was read of it; a first look always goes on."""
-        about = _stat(file)
+        about = os.fstat(file.fileno())
         identity = (about.st_dev, about.st_ino)
         same = self._identity in (None, identity)
         self._identity, self.changed = identity, about.st_mtime
@@ -92,7 +93,7 @@ def parse(lines: bytes) -> tuple[list[dict[str, Any]], int]:
     ([{'step': 1}], 2)
     """
     rows, damaged = [], 0
-    for line in lines.splitlines():
+    for line in lines.split(b"\n")[:-1]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
@@ -102,9 +103,3 @@ def parse(lines: bytes) -> tuple[list[dict[str, Any]], int]:
         else:
             damaged += 1
     return rows, damaged
-
-
-def _stat(file: BinaryIO) -> Any:
-    import os
-
-    return os.fstat(file.fileno())

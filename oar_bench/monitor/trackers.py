@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,12 +42,20 @@ def check_trackers(names: Sequence[str], where: str = "--log") -> tuple[str, ...
         if name not in NEEDS:
             raise InputError(f"unknown tracker {name!r}", where, nearest(name, list(NEEDS)))
         package = NEEDS[name]
-        if package is not None and find_spec(package) is None:
+        if package is not None and not _is_installed(package):
             raise InputError(
                 f"{package} isn't installed", f"{where} {name}",
                 f"python -m pip install 'oar-bench[{name}]'",
             )  # fmt: skip
     return tuple(dict.fromkeys(names))
+
+
+def _is_installed(package: str) -> bool:
+    """Whether a package can be imported; a folder of its name, as it may lie here, is none."""
+    if package in sys.modules:
+        return True
+    found = find_spec(package)
+    return found is not None and found.origin is not None
 
 
 def scalars(metrics: Mapping[str, Any], seconds: Mapping[str, float]) -> dict[str, float]:
@@ -136,9 +145,8 @@ class WandB:
                 f"it didn't begin ({error})", "--log wandb",
                 "log in with `wandb login`, or set WANDB_MODE=offline",
             ) from error  # fmt: skip
-        place = getattr(self._run, "url", None) or getattr(self._run, "dir", None)
-        if place:
-            say(f"wandb: {printable(str(place))}")
+        place = self._run.dir if self._run.offline else self._run.url
+        say(f"wandb: {printable(str(place))}")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Give it a step's numbers; it sends them when it likes."""

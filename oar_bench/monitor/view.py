@@ -11,6 +11,7 @@ State = Literal["not begun", "starting", "running", "interrupted", "finished", "
 
 RECENT = 10  # steps that a mean is taken over
 TIMED = 20  # newest steps that say how long a step takes
+HUGE = 1e150
 QUANTITIES = {
     "reward": "reward",
     "kl_start": "KL to the start",
@@ -102,24 +103,27 @@ class Rows:
 def number(value: Any) -> float | None:
     """A JSON value as a float when it is a number (which may be infinite), else None.
 
-    >>> number(3), number("3"), number(True), number(10**400)
-    (3.0, None, None, inf)
+    Beyond 1e150 it counts as infinite, so that sums of what is finite are finite.
+
+    >>> number(3), number("3"), number(True), number(-(10**400))
+    (3.0, None, None, -inf)
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    try:
-        return float(value)
-    except OverflowError:
+    if abs(value) > HUGE:
         return math.inf if value > 0 else -math.inf
+    return float(value)
 
 
 def whole(value: Any) -> int | None:
-    """A JSON value as a count of steps, which begins at 1; None when it is none.
+    """A JSON value as a count of steps, 1 to 1e12; None when it is none.
 
-    >>> whole(3), whole(0), whole(2.0), whole(True)
-    (3, None, None, None)
+    >>> whole(3), whole(0), whole(2.0), whole(True), whole(10**400)
+    (3, None, None, None, None)
     """
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 < value <= 10**12 else None
 
 
 def mean(values: Sequence[float]) -> float | None:
