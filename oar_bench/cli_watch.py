@@ -151,14 +151,13 @@ def _print_once(found: Snapshot) -> None:
 
 def _draw(looks: Iterator[Snapshot]) -> None:
     from rich.console import Console
-    from rich.live import Live
 
     from oar_bench.monitor.draw import snapshot
-    from oar_bench.monitor.live import Drawn
+    from oar_bench.monitor.live import Drawn, on_terminal
 
     found = next(looks)
     drawn = Drawn(lambda width, height, plain: snapshot(found, width, height, ascii_only=plain))
-    with Live(drawn, console=Console(), auto_refresh=False) as live:
+    with on_terminal(drawn, Console(), often=0) as live:
         live.refresh()
         for look in looks:
             found = look

@@ -71,6 +71,17 @@ def training_report(
 
 
 @contextmanager
+def on_terminal(drawn: Drawn, terminal: Terminal, *, often: float) -> Iterator[Live]:
+    """A live display, drawn anew `often` times a second (0: only when told to)."""
+    live = Live(drawn, console=terminal, auto_refresh=often > 0, refresh_per_second=often or 1)
+    try:
+        with live:
+            yield live
+    finally:
+        live.stop()  # Ctrl-C while it begins would leave the terminal without its cursor
+
+
+@contextmanager
 def _live(reader: RunReader, steps: int, *, brief: bool) -> Iterator[Callable[[], None]]:
     """A live view on standard error; the value draws what the reader has."""
     lines = compact if brief else detail
@@ -84,7 +95,7 @@ def _live(reader: RunReader, steps: int, *, brief: bool) -> Iterator[Callable[[]
 
     look()
     drawn = Drawn(lambda width, _, plain: fit(lines(view, width, ascii_only=plain), width))
-    with Live(drawn, console=Terminal(stderr=True), refresh_per_second=2) as live:
+    with on_terminal(drawn, Terminal(stderr=True), often=2) as live:
         try:
             yield look
         except BaseException:
