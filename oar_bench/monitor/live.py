@@ -65,9 +65,9 @@ def training_report(
         try:
             yield report
         except BaseException:
-            tracking.close(whole=False)
+            tracking.close(complete=False)
             raise
-        tracking.close(whole=True)
+        tracking.close(complete=True)
 
 
 @contextmanager

@@ -1,12 +1,14 @@
 """`--log`: a run's rows go to TensorBoard, Weights & Biases or a flat file too.
 
 Rows are taken from the run's own files after each step, so what was done before tracking was
-asked for is added at the beginning. What a tracker was given is noted in RUN/tracking.json; a run
-that resumed at an earlier step then gives it no step twice:
+asked for is added at the beginning. A run that resumed at an earlier step gives no step twice:
 
     tensorboard  RUN/tensorboard/; steps after the one resumed from are purged by its own mark
     wandb        takes back nothing, so steps that it has are left out: they are made again equal
     jsonl        RUN/log.jsonl, cut back to the step resumed from
+
+RUN/tracking.json notes by tracker the newest step that it was given (`logged`) and the one at its
+last orderly end (`closed`).
 
 Nothing is opened, let alone sent, unless it is asked for by name.
 """
@@ -24,7 +26,7 @@ from typing import Any, Protocol
 from oar_bench.console import printable, say
 from oar_bench.errors import InputError, nearest
 from oar_bench.monitor.folder import RunReader
-from oar_bench.monitor.view import number
+from oar_bench.monitor.view import number, whole
 from oar_bench.records import SCHEMA, JsonlWriter, keep_rows, read_json, read_jsonl, write_json
 
 NOTE = "tracking.json"
@@ -90,8 +92,8 @@ class Tracker(Protocol):
         """Give it a step's numbers."""
         ...
 
-    def close(self, *, whole: bool) -> None:
-        """End; `whole` when training wasn't broken off."""
+    def close(self, *, complete: bool) -> None:
+        """End; `complete` when training wasn't broken off."""
         ...
 
 
@@ -101,7 +103,7 @@ class TensorBoard:
     def __init__(self, folder: Path, about: Mapping[str, Any], done: int, note: dict[str, Any]):
         from torch.utils.tensorboard import SummaryWriter
 
-        self.logged = min(done, _logged(note))
+        self.logged = min(done, _step(note, "logged"))
         self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=self.logged + 1)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -110,7 +112,7 @@ class TensorBoard:
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
-    def close(self, *, whole: bool) -> None:
+    def close(self, *, complete: bool) -> None:
         """Close the file."""
         self._writer.close()
 
@@ -125,7 +127,6 @@ class WandB:
     def __init__(self, folder: Path, about: Mapping[str, Any], done: int, note: dict[str, Any]):
         import wandb
 
-        self.logged = _logged(note)
         if not isinstance(note.get("id"), str):
             note["id"] = os.urandom(5).hex()
         try:
@@ -145,16 +146,21 @@ class WandB:
                 f"it didn't begin ({error})", "--log wandb",
                 "log in with `wandb login`, or set WANDB_MODE=offline",
             ) from error  # fmt: skip
-        place = self._run.dir if self._run.offline else self._run.url
-        say(f"wandb: {printable(str(place))}")
+        if self._run.offline:
+            # Its file is written late: what it was given before a kill may not be there.
+            self.logged = _step(note, "closed")
+            say(f"wandb: {printable(str(self._run.dir))}")
+        else:
+            self.logged = max(0, self._run.starting_step - 1)  # as its server has it
+            say(f"wandb: {printable(str(self._run.url))}")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Give it a step's numbers; it sends them when it likes."""
         self._run.log(dict(values), step=step)
 
-    def close(self, *, whole: bool) -> None:
+    def close(self, *, complete: bool) -> None:
         """Let it send what is left, and mark a broken run as failed."""
-        self._run.finish(exit_code=0 if whole else 1)
+        self._run.finish(exit_code=0 if complete else 1)
 
 
 class Flat:
@@ -170,7 +176,7 @@ class Flat:
         """Append the step's row."""
         self._file.write([{"step": step, **values}])
 
-    def close(self, *, whole: bool) -> None:
+    def close(self, *, complete: bool) -> None:
         """Close the file."""
         self._file.__exit__(None, None, None)
 
@@ -179,9 +185,8 @@ Opener = Callable[[Path, Mapping[str, Any], int, dict[str, Any]], Tracker]
 OPENERS: dict[str, Opener] = {"tensorboard": TensorBoard, "wandb": WandB, "jsonl": Flat}
 
 
-def _logged(note: Mapping[str, Any]) -> int:
-    found = note.get("logged")
-    return found if isinstance(found, int) and found > 0 else 0
+def _step(note: Mapping[str, Any], key: str) -> int:
+    return whole(note.get(key)) or 0
 
 
 class Tracking:
@@ -203,6 +208,9 @@ class Tracking:
                     tracker.log(new, scalars(row, self._reader.timing.get(new, {})))
             tracker.logged = max(tracker.logged, step)
             self._notes[name]["logged"] = tracker.logged
+        self._save()
+
+    def _save(self) -> None:
         if self._open:
             write_json(self._reader.path / NOTE, self._notes)
 
@@ -217,10 +225,12 @@ class Tracking:
             self._notes[name] = note if isinstance(note, dict) else {}
             self._open[name] = OPENERS[name](self._reader.path, about, done, self._notes[name])
 
-    def close(self, *, whole: bool) -> None:
+    def close(self, *, complete: bool) -> None:
         """End all trackers; a finished run that no step was made of is given as it is."""
-        if whole and self._names and not self._open:
+        if complete and self._names and not self._open:
             self._reader.read_rows()
             self.upto(max(self._reader.metrics, default=0))
-        for tracker in self._open.values():
-            tracker.close(whole=whole)
+        for name, tracker in self._open.items():
+            tracker.close(complete=complete)
+            self._notes[name]["closed"] = tracker.logged
+        self._save()

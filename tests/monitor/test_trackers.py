@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +27,7 @@ class Refused(Exception):
 
 
 class StandIn(ModuleType):
-    """Takes wandb's place, and keeps what it is told."""
+    """Takes wandb's place, and keeps what it is told; its server knows the runs by their ids."""
 
     Error = Refused
 
@@ -40,11 +41,14 @@ class StandIn(ModuleType):
     def init(self, **asked: Any) -> SimpleNamespace:
         if self.refuse:
             raise Refused("no API key")
+        offline = os.environ.get("WANDB_MODE") == "offline"
+        known = not offline and any(before["id"] == asked["id"] for before in self.begun)
         self.begun.append(asked)
         return SimpleNamespace(
             log=lambda values, step: self.rows.append((step, values)),
             finish=lambda exit_code: self.ends.append(exit_code),
-            offline=False,
+            starting_step=self.rows[-1][0] + 1 if known and self.rows else 0,
+            offline=offline,
             url="https://wandb.invalid/run",
             dir="elsewhere",
         )
@@ -173,7 +177,7 @@ def test_a_finished_run_can_be_tracked_afterwards(tmp_path: Path, wandb: StandIn
     run = make_run(tmp_path / "run", 3, "finished")
     for _ in range(2):  # and again: nothing is shown twice
         tracking = Tracking(RunReader(run), EVERY)
-        tracking.close(whole=True)
+        tracking.close(complete=True)
     assert events(run)["train/reward"] == [(1, 0.125), (2, 0.25), (3, 0.375)]
     assert [step for step, _ in wandb.rows] == [1, 2, 3]
     assert [row["step"] for row in read_jsonl(run / "log.jsonl")] == [1, 2, 3]
@@ -183,7 +187,7 @@ def test_nothing_is_opened_unless_asked(tmp_path: Path, wandb: StandIn):
     run = make_run(tmp_path / "run", 0)
     before = {path.name for path in run.iterdir()}
     track(run, 1, names=())
-    Tracking(RunReader(run), ()).close(whole=True)
+    Tracking(RunReader(run), ()).close(complete=True)
     assert {path.name for path in run.iterdir()} == before
     assert not wandb.begun
 
@@ -198,6 +202,32 @@ def test_the_user_decides_where_wandb_goes(tmp_path: Path, wandb: StandIn, monke
     assert asked["dir"] == str(run)
     assert "mode" not in asked  # its own setting stands
     assert asked["config"]["seed"] == 1
+
+
+def test_wandb_off_line_gets_again_what_a_kill_may_have_lost(
+    tmp_path: Path, wandb: StandIn, monkeypatch
+):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    run = make_run(tmp_path / "run", 0)
+    track(run, 1, 2, names=("wandb",))  # killed: its file may lack them
+    reader = RunReader(run)
+    tracking = Tracking(reader, ("wandb",))
+    go_on(run, 3)
+    reader.read_rows()
+    tracking.upto(3)
+    tracking.close(complete=False)  # as by Ctrl-C: its file is whole
+    track(run, 4, names=("wandb",))
+    assert [step for step, _ in wandb.rows] == [1, 2, 1, 2, 3, 4]
+    assert len({asked["id"] for asked in wandb.begun}) == 1
+
+
+def test_wandb_whose_server_lost_the_run_gets_all_of_it(tmp_path: Path, wandb: StandIn):
+    run = make_run(tmp_path / "run", 0)
+    track(run, 1, 2, names=("wandb",))
+    wandb.begun.clear()
+    wandb.rows.clear()
+    track(run, 3, names=("wandb",))
+    assert [step for step, _ in wandb.rows] == [1, 2, 3]
 
 
 def test_wandb_that_does_not_begin_is_one_line(tmp_path: Path, wandb: StandIn):
