@@ -39,6 +39,10 @@ app = typer.Typer(
 )
 
 Steps = Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="SECTION.KEY=VALUE in the recipe; repeat for more."),
+]
 Allow = Annotated[
     list[str] | None, typer.Option("--allow", help="A field that may differ; repeat for more.")
 ]
@@ -103,6 +107,11 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run begun before.")
     ] = False,
+    rollouts: Annotated[
+        Path | None,
+        typer.Option(help="Learn from the responses of this rollouts.jsonl; nothing is sampled."),
+    ] = None,
+    changes: Set = None,
     log: Log = None,
 ) -> None:
     """Train one method under one seed. `oar-bench watch RUN` follows it from another terminal.
@@ -114,10 +123,17 @@ def train(
       oar-bench train tiny --method oar-p --seed 1 --resume
 
       oar-bench train tiny --log tensorboard
-    """
-    from oar_bench.config import check_method, load_recipe
 
-    chosen = load_recipe(recipe, {"train": {"steps": steps}} if steps is not None else None)
+      oar-bench train tiny --method oar-g --rollouts runs/tiny/grpo/seed-0/rollouts.jsonl
+
+      oar-bench train tiny --set train.lr=1e-4 --set train.loss_type=dapo
+    """
+    from oar_bench.config import changes_of, check_method, load_recipe
+
+    given = changes_of(changes or ())
+    if steps is not None:
+        given.setdefault("train", {})["steps"] = steps
+    chosen = load_recipe(recipe, given)
     check_method(method, "--method")
     to = trackers(log)
     folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
@@ -132,7 +148,9 @@ def train(
     start = starting_point(chosen, seed, console)
     name = f"{method}, seed {seed}"
     with training_report(console, name, folder, chosen.train.steps, to) as told:
-        final = run(chosen, method, seed, start, folder, resume=resume, report=told)
+        final = run(
+            chosen, method, seed, start, folder, resume=resume, rollouts=rollouts, report=told
+        )
     print(final)
 
 
