@@ -15,6 +15,7 @@ from oar_bench import __version__, cli_credit
 from oar_bench.cli_data import data
 from oar_bench.cli_evaluation import AsJson, DataDir, Seed, Set, evaluate, generate
 from oar_bench.cli_overhead import overhead
+from oar_bench.cli_watch import Log, trackers, watch
 from oar_bench.errors import OS_MENDS, InputError
 from oar_bench.stages import (
     Reproduction,
@@ -68,6 +69,7 @@ def reproduce(
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Every stage in under a minute; numbers mean nothing.")
     ] = False,
+    log: Log = None,
 ) -> None:
     """Train, evaluate and report: the whole way in one command. Run it again to resume.
 
@@ -83,7 +85,7 @@ def reproduce(
     """
     asked = Reproduction(
         split_words(methods, "--methods") if methods is not None else None, seeds, steps,
-        this_command(), data_dir,
+        this_command(), data_dir, trackers(log),
     )  # fmt: skip
     if smoke:
         if recipe not in ("tiny", "smoke"):
@@ -110,14 +112,17 @@ def train(
         typer.Option(help="Learn from the responses of this rollouts.jsonl; nothing is sampled."),
     ] = None,
     changes: Set = None,
+    log: Log = None,
 ) -> None:
-    """Train one method under one seed.
+    """Train one method under one seed. `oar-bench watch RUN` follows it from another terminal.
 
     Examples:
 
       oar-bench train tiny --method oar-p --seed 1
 
       oar-bench train tiny --method oar-p --seed 1 --resume
+
+      oar-bench train tiny --log tensorboard
 
       oar-bench train tiny --method oar-g --rollouts runs/tiny/grpo/seed-0/rollouts.jsonl
 
@@ -132,8 +137,10 @@ def train(
     if data_dir is not None and chosen.data is None:
         raise InputError("the recipe trains on built-in problems", "--data-dir", "leave it out")
     check_method(method, "--method")
+    to = trackers(log)
     folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
     from oar_bench.console import Progress
+    from oar_bench.monitor.live import training_report
     from oar_bench.reproduce import starting_point
     from oar_bench.training.run import refuse_begun
     from oar_bench.training.trainer import train as run
@@ -141,11 +148,11 @@ def train(
     refuse_begun(folder, resume=resume)
     console = Progress()
     start = starting_point(chosen, seed, console)
-    with console.stage(f"train {method}, seed {seed}", chosen.train.steps) as tick:
+    name = f"{method}, seed {seed}"
+    with training_report(console, name, folder, chosen.train.steps, to) as told:
         final = run(
-            chosen, method, seed, start, folder, resume=resume, rollouts=rollouts,
-            report=lambda step, count, row: tick(step, f"reward {row['reward']:.2f}"),
-        )  # fmt: skip
+            chosen, method, seed, start, folder, resume=resume, rollouts=rollouts, report=told
+        )
     print(final)
 
 
@@ -222,6 +229,7 @@ def score(
 app.command()(evaluate)
 app.add_typer(cli_credit.app)
 app.command()(overhead)
+app.command()(watch)
 
 
 @app.command()
