@@ -22,6 +22,7 @@ LAYERS = [
     {"reporting", "reproduce", "doctor"},
     {"stages"},
     {"cli_evaluation", "cli_credit", "cli_data", "cli_overhead", "cli_watch"},
+    {"cli_training"},
     {"cli", "__main__"},
 ]
 WITHIN = {
