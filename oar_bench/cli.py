@@ -101,6 +101,12 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run begun before.")
     ] = False,
+    rollout_engine: Annotated[
+        str | None, typer.Option(help="Who samples: hf, vllm or server; default the recipe's.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option(help="The vLLM server of --rollout-engine server.")
+    ] = None,
 ) -> None:
     """Train one method under one seed.
 
@@ -109,10 +115,15 @@ def train(
       oar-bench train tiny --method oar-p --seed 1
 
       oar-bench train tiny --method oar-p --seed 1 --resume
+
+      oar-bench train tiny --method oar-p --rollout-engine vllm
     """
     from oar_bench.config import check_method, load_recipe
 
-    chosen = load_recipe(recipe, {"train": {"steps": steps}} if steps is not None else None)
+    rollout: dict[str, object] = {"engine": rollout_engine, "base_url": base_url}
+    changes: dict[str, dict[str, object]] = {"train": {"steps": steps}, "rollout": rollout}
+    given = {k: {n: v for n, v in part.items() if v is not None} for k, part in changes.items()}
+    chosen = load_recipe(recipe, given)
     check_method(method, "--method")
     folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
     from oar_bench.console import Progress

@@ -54,6 +54,8 @@ def describe(recipe: Recipe, method: str, seed: int, start: str) -> dict[str, An
     training = {k: v for k, v in settings.items() if k not in ("name", "reproduce", "evaluation")}
     # Neither does what is written beside it.
     training["credit"] = {k: v for k, v in settings["credit"].items() if k != "save_weights"}
+    # Nor where the engine of the rollouts is.
+    training["rollout"] = recipe.rollout.of_the_run()
     with Grader(answer_type=ANSWER_TYPE) as grader:
         grader_print = grader.fingerprint
     return {

@@ -111,7 +111,8 @@ class Trainer:
                 self.sampler, self.tokenizer, problems, settings, self.seed, step, self.model.device
             )
             row["tokens"] = rollout.response_tokens
-        return self.learn(step, rollout, grader, timer)
+        metrics, rollouts, credit = self.learn(step, rollout, grader, timer)
+        return {**metrics, **self.sampler.metrics()}, rollouts, credit
 
     def learn(
         self, step: int, rollout: Rollout, grader: Grader, timer: PhaseTimer
@@ -273,6 +274,7 @@ def train(
             return run.final(steps)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         trainer = Trainer(recipe, method, seed, start, device)
+        stack.callback(trainer.sampler.close)
         if newest is not None:
             trainer.restore(newest)
         metrics_file, timing_file, rollouts_file = (
