@@ -9,7 +9,7 @@ at a temperature above 0 the samples follow the same distribution, but are other
 from __future__ import annotations
 
 import itertools
-import threading
+import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -27,7 +27,14 @@ from oar_bench.engines.tokens import (
     load_tokenizer,
     response_text,
 )
-from oar_bench.engines.vllm_process import alive, exit_on_terminate, installed, watch
+from oar_bench.engines.vllm_process import (
+    COMPANION,
+    alive,
+    exit_on_terminate,
+    installed,
+    shielded,
+    watch,
+)
 from oar_bench.errors import InputError
 
 # Requests kept inside vLLM, in batches: enough that a place that falls free is filled at once.
@@ -73,19 +80,19 @@ class VLLMEngine:
             **({} if torch.cuda.is_available() else {"enable_chunked_prefill": False}),
             "disable_log_stats": True,
             "use_tqdm_on_load": False,
-            "worker_extension_cls": "oar_bench.engines.vllm_process.Companion",
+            "worker_extension_cls": COMPANION,
             **options,
         }
         exit_on_terminate()
         try:
-            llm = LLM(model=str(folder), **settings)
+            with shielded():
+                llm = LLM(model=str(folder), **settings)
         except (RuntimeError, ValueError, TypeError, OSError, NotImplementedError) as error:
             raise InputError(
                 f"vLLM can't load it ({_cause(error)})", str(path),
                 "see vLLM's lines above, or use --engine hf",
             ) from error  # fmt: skip
-        if threading.current_thread() is threading.main_thread():
-            llm.collective_rpc("oar_settle")
+        llm.collective_rpc("oar_settle", args=(os.getpid(),))
         watch(llm.llm_engine.engine_core)
         return cls(llm.llm_engine, tokenizer, end_ids_of(folder, tokenizer), batch_size)
 
@@ -157,7 +164,7 @@ class VLLMEngine:
         """
         with alive():
             try:
-                self.engine.collective_rpc("reload_weights")
+                self.engine.collective_rpc("oar_reload")
             except Exception as error:
                 # vLLM hands on whatever its worker ran into as a bare Exception.
                 if type(error) is not Exception:

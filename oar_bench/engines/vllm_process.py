@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -13,27 +12,68 @@ from contextlib import contextmanager
 from multiprocessing import connection
 from typing import Any
 
+import psutil
+
 from oar_bench.errors import InputError
 
-PR_SET_PDEATHSIG = 1
+COMPANION = f"{__name__}.Companion"
 
 
 class Companion:
     """Mixed into vLLM's worker (`worker_extension_cls`); its methods are called by name."""
 
-    def oar_settle(self) -> int:
-        """Tie the process to the one that started it, and return its number.
+    def oar_settle(self, owner: int) -> None:
+        """End with the process `owner`, however that ends: a kill leaves vLLM no clean-up."""
+        engine = os.getppid()
 
-        It ends when its parent is killed, which vLLM's own clean-up can't see to. And it leaves
-        the terminal's foreground, so that Ctrl-C reaches the parent alone, which may have a step
-        to finish, and ends it in its own time.
+        def follow() -> None:
+            wait_for(owner)
+            if engine not in (owner, 1) and os.getppid() == engine:
+                os.kill(engine, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        threading.Thread(target=follow, name="oar-bench owner watch", daemon=True).start()
+
+    def oar_sees(self, folder: str) -> bool:
+        """Whether this worker can read the weights in a folder."""
+        return os.access(os.path.join(folder, "model.safetensors"), os.R_OK)
+
+    def oar_reload(self: Any, weights_path: str | None = None) -> None:
+        """Read the weights anew, from another folder if one is given.
+
+        vLLM's CPU build multiplies with packed copies of matrices. Its own reloading renews them
+        but for an output layer that is tied to the embedding, which would go on with the old one.
         """
-        try:
-            os.setpgid(0, 0)
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        except (OSError, AttributeError):
-            pass  # leads a session already, or not Linux: vLLM's own clean-up has to do
-        return os.getpid()
+        self.reload_weights(**({} if weights_path is None else {"weights_path": weights_path}))
+        for layer in self.model_runner.get_model().modules():
+            if hasattr(layer, "cpu_linear") and layer.weight.numel():
+                layer.quant_method.process_weights_after_loading(layer)
+
+
+def wait_for(process: int) -> None:
+    """Return when a process has ended."""
+    try:
+        connection.wait([os.pidfd_open(process)])
+    except (AttributeError, OSError):  # not Linux, or ended already
+        while psutil.pid_exists(process):
+            time.sleep(1)
+
+
+@contextmanager
+def shielded() -> Iterator[None]:
+    """Processes begun inside don't get Ctrl-C.
+
+    It then reaches this process alone, which may have a step to finish, and ends them in its own
+    time. Ctrl-C during the block counts after it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def installed() -> Any:

@@ -22,6 +22,7 @@ from oar_bench.engines.hf import Sampled, eos_ids
 from oar_bench.engines.openai import OpenAIEngine, look_up
 from oar_bench.engines.remote import Policy, Session, as_ready, fetch
 from oar_bench.engines.tokens import check_length
+from oar_bench.engines.vllm_process import COMPANION
 from oar_bench.engines.weights import WeightsFolder, base_of, exchange_of, weights_dtype
 from oar_bench.errors import InputError
 
@@ -35,14 +36,17 @@ class ServerSampler:
 
     name = "server"
 
-    def __init__(self, engine: OpenAIEngine, folder: WeightsFolder | None) -> None:
+    def __init__(
+        self, engine: OpenAIEngine, folder: WeightsFolder | None, *, companion: bool = False
+    ) -> None:
         """Use a server.
 
         Args:
             engine: speaks to it; prompts go out as token ids.
             folder: through which it is given weights; None where it keeps those that it has.
+            companion: whether its workers have the methods of `Companion`.
         """
-        self.engine, self.folder = engine, folder
+        self.engine, self.folder, self.companion = engine, folder, companion
         self.root = engine.base_url.removesuffix("/v1")
         self.step = 1
         self.version: str | None = None
@@ -74,20 +78,14 @@ class ServerSampler:
         engine = OpenAIEngine(
             url, served, policy, tokenizer=tokenizer, ends=eos_ids(base_of(model), tokenizer)
         )
-        reason = None if settings.sync else "rollout.sync is false"
-        if reason is None and known is None:
-            reason = "it wasn't started with VLLM_SERVER_DEV_MODE=1"
-        if reason is None and settings.exchange is None and not _is_here(url):
-            reason = "it is on another machine; set rollout.exchange to a folder that both see"
+        reason = why_not(known, settings)
         if reason is not None:
             say(f"{url} keeps its own weights ({reason}); metrics.jsonl tells their age in steps")
             return cls(engine, None)
-        return cls(
-            engine,
-            WeightsFolder(
-                model, tokenizer, weights_dtype(settings.dtype), exchange_of(settings.exchange)
-            ),
+        folder = WeightsFolder(
+            model, tokenizer, weights_dtype(settings.dtype), exchange_of(settings.exchange)
         )
+        return cls(engine, folder, companion=_has_companion(known))
 
     def sync(self, model: PreTrainedModel, step: int) -> None:
         """See `Sampler`.
@@ -100,7 +98,8 @@ class ServerSampler:
             return
         self.folder.write(model)
         where = {"weights_path": str(self.folder.path)}
-        self._tell("collective_rpc", {"method": "reload_weights", "kwargs": where})
+        method = "oar_reload" if self.companion else "reload_weights"
+        self._tell("collective_rpc", {"method": method, "kwargs": where})
         reset = self._tell("reset_prefix_cache?reset_running_requests=true", {})
         if reset.get("success") is not True:
             raise InputError("the server didn't drop what old weights computed", self.root)
@@ -181,12 +180,42 @@ class ServerSampler:
             self.folder.close()
 
 
+def why_not(known: dict[str, Any] | None, settings: RolloutSettings) -> str | None:
+    """Why a server can't be given weights, in words; None where it can.
+
+    Args:
+        known: what its path `server_info` says; None where it has none.
+
+    >>> why_not(None, RolloutSettings(engine="server", base_url="http://127.0.0.1:8000/v1"))
+    "it wasn't started with VLLM_SERVER_DEV_MODE=1"
+    """
+    if not settings.sync:
+        return "rollout.sync is false"
+    if known is None:
+        return "it wasn't started with VLLM_SERVER_DEV_MODE=1"
+    if settings.exchange is None and not _is_here(str(settings.base_url)):
+        return "it is on another machine; set rollout.exchange to a folder that both see"
+    if _config(known, "device_config").get("device_type") == "cpu" and not _has_companion(known):
+        # Plain reloading leaves a tied output layer behind: see Companion.oar_reload.
+        return f"on a CPU it has to be started with --worker-extension-cls {COMPANION}"
+    return None
+
+
+def _config(known: dict[str, Any] | None, part: str) -> dict[str, Any]:
+    """A part of the server's configuration; empty where it doesn't say."""
+    found = ((known or {}).get("vllm_config") or {}).get(part)
+    return found if isinstance(found, dict) else {}
+
+
+def _has_companion(known: dict[str, Any] | None) -> bool:
+    return _config(known, "parallel_config").get("worker_extension_cls") == COMPANION
+
+
 def _check_logprobs(known: dict[str, Any] | None, train: TrainSettings, url: str) -> None:
     """Refuse a server whose log-probabilities may be those before temperature and top-p."""
     if train.temperature == 1 and train.top_p == 1:
         return
-    config = (known or {}).get("vllm_config") or {}
-    mode = (config.get("model_config") or {}).get("logprobs_mode")
+    mode = _config(known, "model_config").get("logprobs_mode")
     if mode != PROCESSED:
         raise InputError(
             "its log-probabilities leave out temperature and top-p" if mode else
