@@ -38,6 +38,10 @@ app = typer.Typer(
 )
 
 Steps = Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="SECTION.KEY=VALUE in the recipe; repeat for more."),
+]
 Allow = Annotated[
     list[str] | None, typer.Option("--allow", help="A field that may differ; repeat for more.")
 ]
@@ -101,12 +105,11 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run begun before.")
     ] = False,
-    rollout_engine: Annotated[
-        str | None, typer.Option(help="Who samples: hf, vllm or server; default the recipe's.")
+    rollouts: Annotated[
+        Path | None,
+        typer.Option(help="Learn from the responses of this rollouts.jsonl; nothing is sampled."),
     ] = None,
-    base_url: Annotated[
-        str | None, typer.Option(help="The vLLM server of --rollout-engine server.")
-    ] = None,
+    changes: Set = None,
 ) -> None:
     """Train one method under one seed.
 
@@ -116,13 +119,15 @@ def train(
 
       oar-bench train tiny --method oar-p --seed 1 --resume
 
-      oar-bench train tiny --method oar-p --rollout-engine vllm
-    """
-    from oar_bench.config import check_method, load_recipe
+      oar-bench train tiny --method oar-g --rollouts runs/tiny/grpo/seed-0/rollouts.jsonl
 
-    rollout: dict[str, object] = {"engine": rollout_engine, "base_url": base_url}
-    changes: dict[str, dict[str, object]] = {"train": {"steps": steps}, "rollout": rollout}
-    given = {k: {n: v for n, v in part.items() if v is not None} for k, part in changes.items()}
+      oar-bench train tiny --set train.lr=1e-4 --set train.loss_type=dapo
+    """
+    from oar_bench.config import changes_of, check_method, load_recipe
+
+    given = changes_of(changes or ())
+    if steps is not None:
+        given.setdefault("train", {})["steps"] = steps
     chosen = load_recipe(recipe, given)
     check_method(method, "--method")
     folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
@@ -136,7 +141,7 @@ def train(
     start = starting_point(chosen, seed, console)
     with console.stage(f"train {method}, seed {seed}", chosen.train.steps) as tick:
         final = run(
-            chosen, method, seed, start, folder, resume=resume,
+            chosen, method, seed, start, folder, resume=resume, rollouts=rollouts,
             report=lambda step, count, row: tick(step, f"reward {row['reward']:.2f}"),
         )  # fmt: skip
     print(final)

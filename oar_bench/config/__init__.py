@@ -1,6 +1,7 @@
 """The recipe: everything that a training run depends on, checked when it is read."""
 
 from oar_bench.config.load import (
+    changes_of,
     check_method,
     load_credit,
     load_recipe,
@@ -11,9 +12,11 @@ from oar_bench.config.load import (
 from oar_bench.config.settings import (
     IMPORTANCE_METHODS,
     METHODS,
+    SIZES,
     CreditSettings,
     EvaluationSettings,
     Importance,
+    LoraSettings,
     Method,
     ModelSettings,
     Pfinal,
@@ -28,9 +31,11 @@ from oar_bench.config.settings import (
 __all__ = [
     "IMPORTANCE_METHODS",
     "METHODS",
+    "SIZES",
     "CreditSettings",
     "EvaluationSettings",
     "Importance",
+    "LoraSettings",
     "Method",
     "ModelSettings",
     "Pfinal",
@@ -40,6 +45,7 @@ __all__ = [
     "Section",
     "TrainSettings",
     "WarmStartSettings",
+    "changes_of",
     "check_method",
     "load_credit",
     "load_recipe",

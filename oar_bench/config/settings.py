@@ -27,6 +27,15 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+class LoraSettings(Section):
+    """Low-rank adapters instead of the full weights (peft; extra `[lora]`)."""
+
+    rank: Positive = 32
+    alpha: Positive = 64
+    targets: Literal["all-linear"] | Annotated[list[str], Field(min_length=1)] = "all-linear"
+    """Names of the layers that get an adapter."""
+
+
 class ModelSettings(Section):
     """The model to train: a small one made from scratch, or a checkpoint's folder."""
 
@@ -40,12 +49,23 @@ class ModelSettings(Section):
     """Longest prompt and response together, in tokens."""
     threads: Annotated[int, Field(gt=0, le=1024)] = 1
     """CPU threads. Part of the recipe because sums differ in their last bits with it."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the weights; auto: as saved. Weights in bfloat16 are updated through float32 copies."""
+    attention: Literal["sdpa", "eager", "flash_attention_2"] | None = None
+    """transformers' implementation; null: its default for the model."""
+    gradient_checkpointing: bool = False
+    """Keep each layer's input alone for the backward pass and run the layer again there."""
+    lora: LoraSettings | None = None
 
     @model_validator(mode="after")
     def _heads_divide(self) -> ModelSettings:
         if self.hidden % (2 * self.heads):
             raise ValueError(f"hidden must be a multiple of 2 x heads ({2 * self.heads})")
         return self
+
+
+SIZES = ("layers", "hidden", "heads", "intermediate", "max_context", "threads")
+"""What of the model's settings a start made from scratch depends on."""
 
 
 class WarmStartSettings(Section):
@@ -72,9 +92,15 @@ class TrainSettings(Section):
     prompts_per_step: Positive = 16
     group_size: Annotated[int, Field(ge=2)] = 8
     num_iterations: Positive = 1
-    """Optimizer steps on each rollout batch."""
+    """Passes over each rollout batch."""
+    mini_batches: Positive = 1
+    """Optimizer steps of a pass: the batch's groups are dealt out to so many."""
     micro_batch_size: Positive = 128
-    """Responses a forward and backward pass; changes memory, never the gradient."""
+    """Responses a forward and backward pass at most; changes memory, never the gradient."""
+    micro_batch_tokens: Positive | None = None
+    """Tokens of such a pass at most, padding included: responses of like length go together."""
+    logits_mib: Positive = 256
+    """MiB for logits at once; beyond it they are made in parts. Changes no result."""
     lr: Rate = 3e-4
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
     warmup_steps: Annotated[int, Field(ge=0)] = 0
@@ -83,12 +109,18 @@ class TrainSettings(Section):
     max_new_tokens: Positive = 58
     temperature: Annotated[float, Field(gt=0)] = 1.0
     top_p: Rate = 1.0
-    loss_type: Literal["grpo", "dapo", "dr_grpo"] = "grpo"
+    loss_type: Literal["grpo", "dapo", "dr_grpo", "cispo"] = "grpo"
     scale_rewards: bool = True
     """Divide advantages by the group's standard deviation (never for dr_grpo)."""
     clip_eps_low: Share = 0.2
     clip_eps_high: NonNegative = 0.2
     kl_beta: NonNegative = 0.0
+    dynamic_sampling: Annotated[int, Field(ge=0)] = 0
+    """Further draws of problems a step, until so many groups have a signal (DAPO); 0: none."""
+    tis_cap: Annotated[float, Field(gt=0)] | None = 2.0
+    """Cap of the factor that corrects for a sampler other than the trainer; null: no correction."""
+    track: list[Literal["entropy", "kl_start"]] = ["entropy", "kl_start"]
+    """Metrics that cost a forward pass of the policy, or of the weights the run began from."""
     mask_truncated: bool = False
     save_every: Positive = 10
 

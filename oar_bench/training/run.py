@@ -18,7 +18,7 @@ from typing import Any
 from oar_bench.answers import Grader
 from oar_bench.config import Recipe
 from oar_bench.errors import InputError
-from oar_bench.identity import differing, environment, fingerprint
+from oar_bench.identity import differing, environment, fingerprint, fingerprint_files
 from oar_bench.records import SCHEMA, keep_rows, prints_of, read_json, refuse_foreign, write_json
 from oar_bench.tasks.problems import ANSWER_TYPE
 from oar_bench.training.checkpoint import is_whole, latest_checkpoint, steps_of, tidy
@@ -47,8 +47,16 @@ class RunFolder:
         return file.is_file() and read_json(file).get("status") == "finished"
 
 
-def describe(recipe: Recipe, method: str, seed: int, start: str) -> dict[str, Any]:
-    """The contents of run.json; `start` is the fingerprint of the weights a run begins from."""
+def describe(
+    recipe: Recipe, method: str, seed: int, start: str, rollouts: Path | None = None
+) -> dict[str, Any]:
+    """The contents of run.json.
+
+    Args:
+        recipe, method, seed: of the run.
+        start: fingerprint of the weights it begins from.
+        rollouts: the file of responses that it learns from, if it samples none.
+    """
     settings = recipe.settings()
     # What reproduce and evaluate do with a run doesn't change the run.
     training = {k: v for k, v in settings.items() if k not in ("name", "reproduce", "evaluation")}
@@ -70,6 +78,7 @@ def describe(recipe: Recipe, method: str, seed: int, start: str) -> dict[str, An
             "recipe": fingerprint(training),
             "start": start,
             "grader": grader_print,
+            **({} if rollouts is None else {"rollouts": fingerprint_files([rollouts])}),
         },
         "environment": environment(),
     }

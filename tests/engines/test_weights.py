@@ -117,6 +117,23 @@ def test_lora_is_merged_and_the_base_untouched(fresh, tokenizer, tmp_path, dtype
     folder.close()
 
 
+def test_adapters_within_the_model_are_merged_too(fresh, tokenizer, tmp_path):
+    """As the trainer adds them: by transformers' own `add_adapter`, without a wrapper."""
+    peft = pytest.importorskip("peft")
+    plain = dict(named_weights(fresh))
+    old = {name: value.clone() for name, value in plain.items()}
+    fresh.add_adapter(peft.LoraConfig(r=2, lora_alpha=6, target_modules=["v_proj"]), "mine")
+    layer = fresh.model.layers[1].self_attn.v_proj
+    with torch.no_grad():
+        layer.lora_B["mine"].weight.normal_()
+    found = dict(named_weights(fresh))
+    assert list(found) == list(old)
+    name = "model.layers.1.self_attn.v_proj.weight"
+    difference = 3.0 * layer.lora_B["mine"].weight @ layer.lora_A["mine"].weight
+    torch.testing.assert_close(found[name], old[name] + difference)
+    assert torch.equal(found["model.norm.weight"], old["model.norm.weight"])
+
+
 def test_dora_is_refused(fresh):
     peft = pytest.importorskip("peft")
     config = peft.LoraConfig(r=2, target_modules=["q_proj"], use_dora=True)
