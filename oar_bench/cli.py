@@ -13,6 +13,7 @@ import typer
 
 from oar_bench import __version__, cli_credit
 from oar_bench.cli_evaluation import AsJson, Seed, evaluate, generate
+from oar_bench.cli_import import import_results
 from oar_bench.cli_overhead import overhead
 from oar_bench.errors import OS_MENDS, InputError
 from oar_bench.stages import (
@@ -201,6 +202,7 @@ def score(
 
 
 app.command()(evaluate)
+app.command("import")(import_results)
 app.add_typer(cli_credit.app)
 app.command()(overhead)
 

@@ -18,10 +18,10 @@ LAYERS = [
     {"answers", "engines", "credit", "tasks"},
     {"overhead"},
     {"training", "evaluation"},
-    {"integrations"},
+    {"integrations", "importing"},
     {"reporting", "reproduce", "doctor"},
     {"stages"},
-    {"cli_evaluation", "cli_credit", "cli_overhead"},
+    {"cli_evaluation", "cli_credit", "cli_overhead", "cli_import"},
     {"cli", "__main__"},
 ]
 WITHIN = {
@@ -29,6 +29,7 @@ WITHIN = {
     ("tasks", "answers"),
     ("identity", "records"),
     ("__main__", "cli"),
+    ("cli_import", "cli_evaluation"),
 }
 
 
