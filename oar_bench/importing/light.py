@@ -61,16 +61,22 @@ def read_results(
     where = str(path)
     results = mapping(top["results"], "results", where)
     name = model or text_of(inside(top, "config_general", "model_name"), "model_name", where)
+    tasks = [task for task in results if task != "all" and ":_average" not in task]
+    plain = [_plain(task) for task in tasks]
     return [
-        _task(path, top, task, mapping(of, f"results of {task}", where), details.get(task), name,
-              metric)
-        for task, of in results.items() if task != "all" and ":_average" not in task
+        _task(
+            path, top, task, mapping(results[task], f"results of {task}", where),
+            details.get(task), name, metric,
+            # one task with several numbers of examples keeps them in its name
+            short if plain.count(short) == 1 else task.replace("|", "-"),
+        )
+        for task, short in zip(tasks, plain, strict=True)
     ]  # fmt: skip
 
 
 def _task(
     path: Path, top: Mapping[str, Any], task: str, of: Mapping[str, Any], details: Path | None,
-    model: str, metric: str | None,
+    model: str, metric: str | None, short: str,
 ) -> Found:  # fmt: skip
     where = f"{path}, task {task}"
     numbers = {
@@ -94,11 +100,11 @@ def _task(
     own = next((m for m in config.get("metrics") or []
                 if isinstance(m, dict) and m.get("metric_name") == chosen), {})  # fmt: skip
     return Found(
-        TOOL, str(version) if known else None, model, _plain(task), chosen,
+        TOOL, str(version) if known else None, model, short, chosen,
         finite(of[chosen], chosen, where), (path, *([details] if details else [])),
         stderr=numbers.get(f"{chosen}_stderr"),
         problems=count if isinstance(count, int) and count > 0 else None,
-        rows=partial(_rows, details, _plain(task), chosen) if details else None,
+        rows=partial(_rows, details, short, chosen) if details else None,
         mean_of_rows=own.get("corpus_level_fn", "mean") == "mean",
         sampling={
             "temperature": given.get("temperature"), "top_p": given.get("top_p"),
@@ -117,8 +123,13 @@ def _task(
 
 
 def _plain(task: str) -> str:
-    """A task as a name: `suite|gsm8k|5|0` or `gsm8k|5` both with their parts joined."""
-    return task.replace("|", "-")
+    """A task without suite and number of examples.
+
+    >>> _plain("gsm8k|5"), _plain("lighteval|gsm8k|5|0")
+    ('gsm8k', 'gsm8k')
+    """
+    parts = task.split("|")
+    return parts[1] if len(parts) > 2 else parts[0]
 
 
 def _date(path: Path) -> str | None:
