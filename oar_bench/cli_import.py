@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oar_bench.cli_evaluation import AsJson
-from oar_bench.stages import choice
+from oar_bench.stages import choice, split_words
 
 if TYPE_CHECKING:
     from oar_bench.importing.run import Imported
@@ -20,6 +20,9 @@ def import_results(
     out: Annotated[Path, typer.Option(help="Folder of the results: OUT/MODEL/TASK.")],
     model: Annotated[
         str | None, typer.Option(help="Name of the model, instead of the files' own.")
+    ] = None,
+    tasks: Annotated[
+        str | None, typer.Option(help="Only these tasks, separated by commas.")
     ] = None,
     metric: Annotated[
         str | None, typer.Option(help="The metric (inspect_ai: score) to take, of several.")
@@ -55,11 +58,12 @@ def import_results(
       oar-bench compare imported/MODEL-A imported/MODEL-B
     """
     from oar_bench.console import Progress
-    from oar_bench.importing.discover import Options
+    from oar_bench.importing.found import Options
     from oar_bench.importing.run import Job, run_import
 
+    options = Options(model, metric, tuple(split_words(tasks, "--tasks")) if tasks else ())
     kind = choice(answer_type, ("math", "number", "choice", "exact"), "--answer-type")
-    job = Job(sources, out, Options(model, metric), method, seed, regrade, kind)
+    job = Job(sources, out, options, method, seed, regrade, kind)
     done = run_import(job, Progress().stage)
     if as_json:
         print(json.dumps([one.results for one in done], indent=2))

@@ -24,6 +24,7 @@ CHUNK = MIB
 TORN = "the file is cut off in the middle: copy it again"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]+")
 _DECODER = json.JSONDecoder()
+_DELIMITERS = " \t\r\n,:]}"
 
 
 def folder_name(text: str) -> str:
@@ -215,25 +216,26 @@ class _Text:
     def _value(self) -> Any:
         self._peek()
         while True:
+            held = len(self._text) - self._place
             try:
                 value, end = _DECODER.raw_decode(self._text, self._place)
+                # what a number or a word goes on with may not be there yet: 1 of 1.5
+                whole = end < len(self._text) and self._text[end] in _DELIMITERS
+                used = end - self._place
+                if whole or not self._fill(max(CHUNK, held)):
+                    self._place += used
+                    return value
             except (ValueError, RecursionError) as error:
                 # either the value isn't whole yet, or it is broken: more text tells
-                held = len(self._text) - self._place
                 if isinstance(error, RecursionError) or not self._fill(max(CHUNK, held)):
                     raise InputError(
                         f"no JSON ({_why(error)})", str(self._path), TORN if self._ended else ""
                     ) from error
-                if held > MAX_VALUE:
-                    raise InputError(
-                        f"one of its values is no JSON, or over {MAX_VALUE // MIB} MiB",
-                        str(self._path),
-                    ) from error
-                continue
-            if end == len(self._text) and self._fill(CHUNK):
-                continue  # a number may go on
-            self._place = end
-            return value
+            if held > MAX_VALUE:
+                raise InputError(
+                    f"one of its values is no JSON, or over {MAX_VALUE // MIB} MiB",
+                    str(self._path),
+                )
 
     def _fill(self, size: int) -> bool:
         """Take in about `size` more bytes; False at the end of the file."""

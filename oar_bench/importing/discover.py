@@ -6,28 +6,19 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oar_bench.errors import InputError
 from oar_bench.importing import inspect_log, light, lm_harness, table
 from oar_bench.importing.bounded import MAX_FILES, members, rows_of
-from oar_bench.importing.found import Found
+from oar_bench.importing.found import Found, Options
 
 FORMATS = (
     "lm-eval's results_*.json and samples_*.jsonl, lighteval's results_*.json and "
     "details_*.parquet, inspect_ai's .eval and .json, a .csv or .json of numbers"
 )  # fmt: skip
 _ENDINGS = (".json", ".jsonl", ".eval", ".parquet", ".csv")
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to read: the name of the model instead of the files' own, and the metric to take."""
-
-    model: str | None = None
-    metric: str | None = None
 
 
 def discover(sources: list[Path], options: Options) -> list[Found]:
@@ -42,9 +33,11 @@ def discover(sources: list[Path], options: Options) -> list[Found]:
         files = list(_files(source))
         named = not source.is_dir()
         here = _read(files, options, named=named)
-        if not here:
+        if not here and not options.tasks:
             raise InputError("nothing here can be imported", str(source), f"read are {FORMATS}")
-        found += here
+        found += [one for one in here if options.wants(one.task)]
+    if missing := [task for task in options.tasks if task not in {one.task for one in found}]:
+        raise InputError(f"no results of task {missing[0]!r}", "--tasks")
     _refuse_twins(found)
     return found
 
@@ -117,9 +110,9 @@ def _read(files: list[Path], options: Options, *, named: bool) -> list[Found]:
     for number, path in enumerate(files):
         with in_shape(str(path)):
             if path.suffix == ".eval":
-                found += inspect_log.read_archive(path, options.model, options.metric)
+                found += inspect_log.read_archive(path, options)
             elif path.suffix == ".csv":
-                found += table.read_csv(path, options.model)
+                found += table.read_csv(path, options)
             elif path.suffix == ".parquet" and (match := light.DETAILS.fullmatch(path.name)):
                 details[match["date"]][light.task_of(path)] = path
             elif match := lm_harness.SAMPLES.fullmatch(path.name):
@@ -129,7 +122,7 @@ def _read(files: list[Path], options: Options, *, named: bool) -> list[Found]:
                 found += _of_json(path, options, results, named=named and number == 0)
             elif named and path.suffix == ".jsonl":
                 next(rows_of(path), None)
-                found += lm_harness.read_samples(path, options.model, options.metric)
+                found += lm_harness.read_samples(path, options)
             elif named:
                 raise InputError("of no known format", str(path), f"read are {FORMATS}")
     used: set[Path] = set()
@@ -139,7 +132,7 @@ def _read(files: list[Path], options: Options, *, named: bool) -> list[Found]:
     for path in loose:
         if path not in used:
             with in_shape(str(path)):
-                found += lm_harness.read_samples(path, options.model, options.metric)
+                found += lm_harness.read_samples(path, options)
     if named and details and not results:
         raise InputError(
             "details without their results", str(files[0]),
@@ -153,16 +146,16 @@ def _of_json(
 ) -> list[Found]:
     """A log or numbers at once; results of lm-eval and lighteval are kept for their samples."""
     if _begins_with(path, b"["):
-        return table.read_json(path, options.model) if named else []
+        return table.read_json(path, options) if named else []
     top: dict[str, Any] = {}
     for key, value in members(path, "samples"):
         top.setdefault(key, None if key == "samples" else value)
     if inspect_log.is_log(top):
-        return inspect_log.read_json(path, options.model, options.metric)
+        return inspect_log.read_json(path, options)
     if lm_harness.is_results(top) or light.is_results(top):
         results[path] = top
         return []
-    return table.read_json(path, options.model) if named else []
+    return table.read_json(path, options) if named else []
 
 
 def _begins_with(path: Path, sign: bytes) -> bool:
@@ -179,10 +172,10 @@ def _of_results(
         match = lm_harness.RESULTS.fullmatch(path.name)
         own = samples.get((path.parent.resolve(), match["date"]), {}) if match else {}
         used.update(own.values())
-        return lm_harness.read_results(path, top, own, options.model, options.metric)
+        return lm_harness.read_results(path, top, own, options)
     match = light.RESULTS.fullmatch(path.name)
     of = details.get(match["date"], {}) if match else {}
-    return light.read_results(path, top, of, options.model, options.metric)
+    return light.read_results(path, top, of, options)
 
 
 def _refuse_twins(found: list[Found]) -> None:

@@ -11,6 +11,19 @@ NO_TEST = "no samples: no paired test"
 
 
 @dataclass(frozen=True)
+class Options:
+    """How to read: a name for the model instead of the files' own, the metric and the tasks."""
+
+    model: str | None = None
+    metric: str | None = None
+    tasks: tuple[str, ...] = ()
+
+    def wants(self, task: str) -> bool:
+        """Whether a task is to be imported."""
+        return not self.tasks or task in self.tasks
+
+
+@dataclass(frozen=True)
 class Sample:
     """One response to one problem, as its tool logged it; None is what the tool doesn't say."""
 

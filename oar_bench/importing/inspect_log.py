@@ -19,7 +19,7 @@ from oar_bench.errors import InputError
 from oar_bench.identity import fingerprint
 from oar_bench.importing.archive import Archive
 from oar_bench.importing.bounded import finite, inside, mapping, members, parsed, text_of
-from oar_bench.importing.found import Found, Sample
+from oar_bench.importing.found import Found, Options, Sample
 
 TOOL = "inspect_ai"
 NO_ANSWER = "N"
@@ -40,7 +40,7 @@ def is_log(top: Mapping[str, Any]) -> bool:
     return isinstance(top.get("eval"), dict) and "status" in top and "version" in top
 
 
-def read_archive(path: Path, model: str | None, metric: str | None) -> list[Found]:
+def read_archive(path: Path, options: Options) -> list[Found]:
     """The evaluation in a `.eval` file.
 
     Raises:
@@ -58,10 +58,10 @@ def read_archive(path: Path, model: str | None, metric: str | None) -> list[Foun
         header = parsed(archive.read("header.json"), "header.json", str(path))
     some = any(_SAMPLE.fullmatch(name) for name in names)
     top = mapping(header, "header.json", str(path))
-    return [_found(path, top, partial(_of_archive, path) if some else None, model, metric)]
+    return [_found(path, top, partial(_of_archive, path) if some else None, options)]
 
 
-def read_json(path: Path, model: str | None, metric: str | None) -> list[Found]:
+def read_json(path: Path, options: Options) -> list[Found]:
     """The evaluation in a `.json` log."""
     top, some = {}, False
     for key, value in members(path, "samples"):
@@ -69,7 +69,7 @@ def read_json(path: Path, model: str | None, metric: str | None) -> list[Found]:
             some = True
         elif key != "reductions":
             top[key] = value
-    return [_found(path, top, partial(_of_json, path) if some else None, model, metric)]
+    return [_found(path, top, partial(_of_json, path) if some else None, options)]
 
 
 def _of_archive(path: Path) -> Iterator[tuple[str, Record]]:
@@ -91,7 +91,7 @@ def _of_json(path: Path) -> Iterator[tuple[str, Record]]:
 
 def _found(
     path: Path, top: Record, records: Callable[[], Iterator[tuple[str, Record]]] | None,
-    model: str | None, metric: str | None,
+    options: Options,
 ) -> Found:  # fmt: skip
     where = str(path)
     if not is_log(top):
@@ -105,7 +105,7 @@ def _found(
     task = text_of(about.get("task"), "eval.task", where)
     scores = inside(top, "results", "scores")
     scores = [s for s in scores if isinstance(s, dict)] if isinstance(scores, list) else []
-    score = _chosen(scores, inside(top, "results", "headline"), metric, where)
+    score = _chosen(scores, inside(top, "results", "headline"), options.metric, where)
     scorer = str(score.get("name"))
     stated, name = _stated(score, where)
     epochs = inside(about, "config", "epochs")
@@ -118,14 +118,14 @@ def _found(
     version = inside(about, "packages", "inspect_ai")
     version = None if version is None else str(version)
     stderr = inside(score, "metrics", "stderr", "value")
-    options = next(
+    given = next(
         (s.get("options") for s in about.get("scorers") or []
          if isinstance(s, dict) and s.get("name") == score.get("scorer")), None,
     )  # fmt: skip
     plain = name in _HEADLINE and (epochs == 1 or reducer in (None, "mean"))
     unscored = score.get("unscored_samples") or 0
     return Found(
-        TOOL, version, model or text_of(about.get("model"), "eval.model", where),
+        TOOL, version, options.model or text_of(about.get("model"), "eval.model", where),
         task, f"{scorer}/{name}", stated, (path,),
         stderr=finite(stderr, "stderr", where) if stderr is not None else None,
         problems=_count(about, score),
@@ -136,14 +136,14 @@ def _found(
             "max_new_tokens": config.get("max_tokens"), "stop": config.get("stop_seqs") or [],
         },
         seed=config.get("seed"),
-        protocol={"solver": _solver(top), "scorer": {"name": scorer, "options": options or {}}},
+        protocol={"solver": _solver(top), "scorer": {"name": scorer, "options": given or {}}},
         original={
             **{key: about[key] for key in _OF_EVAL if key in about}, "plan": top.get("plan"),
         },
         numbers=_numbers(scores), date=about.get("created"),
         own_prints={
             "task": fingerprint([TOOL, version, task, about.get("task_version")]),
-            "grader": fingerprint([TOOL, version, scorer, options]),
+            "grader": fingerprint([TOOL, version, scorer, given]),
         },
         notes=() if plain else (
             f"its {name} is the reducer {reducer!r} over {epochs} epochs, avg@k the mean over "

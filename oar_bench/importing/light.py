@@ -18,7 +18,7 @@ from typing import Any
 from oar_bench.errors import InputError
 from oar_bench.identity import fingerprint
 from oar_bench.importing.bounded import MIB, TORN, finite, inside, mapping, text_of
-from oar_bench.importing.found import Found, Sample
+from oar_bench.importing.found import Found, Options, Sample
 
 TOOL = "lighteval"
 DATE = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?"
@@ -51,8 +51,7 @@ def task_of(path: Path) -> str:
 
 
 def read_results(
-    path: Path, top: Mapping[str, Any], details: Mapping[str, Path], model: str | None,
-    metric: str | None,
+    path: Path, top: Mapping[str, Any], details: Mapping[str, Path], options: Options
 ) -> list[Found]:  # fmt: skip
     """Every task of a results file; `details` are the files of its documents by task.
 
@@ -60,17 +59,22 @@ def read_results(
     """
     where = str(path)
     results = mapping(top["results"], "results", where)
-    name = model or text_of(inside(top, "config_general", "model_name"), "model_name", where)
+    name = options.model or text_of(
+        inside(top, "config_general", "model_name"), "model_name", where
+    )
     tasks = [task for task in results if task != "all" and ":_average" not in task]
     plain = [_plain(task) for task in tasks]
+    # one task with several numbers of examples keeps them in its name
+    names = {
+        task: short if plain.count(short) == 1 else task.replace("|", "-")
+        for task, short in zip(tasks, plain, strict=True)
+    }
     return [
         _task(
             path, top, task, mapping(results[task], f"results of {task}", where),
-            details.get(task), name, metric,
-            # one task with several numbers of examples keeps them in its name
-            short if plain.count(short) == 1 else task.replace("|", "-"),
+            details.get(task), name, options.metric, short,
         )
-        for task, short in zip(tasks, plain, strict=True)
+        for task, short in names.items() if options.wants(short)
     ]  # fmt: skip
 
 

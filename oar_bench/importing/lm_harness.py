@@ -19,7 +19,7 @@ from oar_bench.evaluation.formats import final_answer
 from oar_bench.evaluation.stock import INVALID, RIGHT_OR_WRONG, first_metric
 from oar_bench.identity import fingerprint
 from oar_bench.importing.bounded import finite, inside, mapping, members, rows_of, text_of
-from oar_bench.importing.found import Found, Sample
+from oar_bench.importing.found import Found, Options, Sample
 from oar_bench.tasks.registry import grading_settings
 
 TOOL = "lm-eval"
@@ -42,8 +42,7 @@ def is_results(top: Mapping[str, Any]) -> bool:
 
 
 def read_results(
-    path: Path, top: Mapping[str, Any], samples: Mapping[str, Path], model: str | None,
-    metric: str | None,
+    path: Path, top: Mapping[str, Any], samples: Mapping[str, Path], options: Options
 ) -> list[Found]:  # fmt: skip
     """Every task of a results file; `samples` are the files of its responses by task.
 
@@ -57,20 +56,20 @@ def read_results(
     groups = {*(inside(top, "groups") or {})}
     groups |= {name for name, of in (inside(top, "group_subtasks") or {}).items() if of}
     tasks = {name: of for name, of in results.items() if name not in groups}
-    name = model or text_of(top.get("model_name") or "", "model_name", where)
+    name = options.model or text_of(top.get("model_name") or "", "model_name", where)
     if not name:
         raise InputError("it doesn't name its model", where, "name it by --model")
     return [
         _task(path, top, task, mapping(of, f"results of {task}", where), samples.get(task), name,
-              metric)
-        for task, of in tasks.items()
+              options.metric)
+        for task, of in tasks.items() if options.wants(task)
     ]  # fmt: skip
 
 
-def read_samples(path: Path, model: str | None, metric: str | None) -> list[Found]:
+def read_samples(path: Path, options: Options) -> list[Found]:
     """A file of samples without its results: what the rows say, and nothing of the settings."""
     match = SAMPLES.fullmatch(path.name)
-    if model is None:
+    if options.model is None:
         raise InputError(
             "no results file beside these samples, so their model isn't known", str(path),
             "name it by --model, or give the folder that holds both",
@@ -81,13 +80,13 @@ def read_samples(path: Path, model: str | None, metric: str | None) -> list[Foun
     listed = first.get("metrics")
     names = [str(item) for item in listed] if isinstance(listed, list) else []
     judging = next((m for m in RIGHT_OR_WRONG if m in names), names[0] if names else None)
-    chosen = metric or judging
+    chosen = options.metric or judging
     if chosen is None:
         raise InputError("its rows don't name their metrics", str(path), "name one by --metric")
     name, _, kind = chosen.partition(",")
     kind = kind or str(first.get("filter", "none"))
     task = match["task"] if match else path.stem
-    found = _found(path, {}, task, f"{name},{kind}", path, model, {})
+    found = _found(path, {}, task, f"{name},{kind}", path, options.model, {})
     return [found]
 
 

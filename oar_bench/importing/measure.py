@@ -28,7 +28,7 @@ def measure(
     scores, samples = stage / "scores.jsonl", stage / "samples.jsonl"
     if not written.texts:
         samples.unlink()
-        notes.append("no response to look at or to grade anew")
+        notes.append("no response stands behind each verdict: no texts are kept")
     gone = written.unscored
     if gone:
         notes.append(f"{len(gone)} problems left out: the tool gave a sample of them no score")

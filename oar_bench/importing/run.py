@@ -12,8 +12,8 @@ from typing import Any
 from oar_bench.answers.extract import AnswerType
 from oar_bench.errors import InputError
 from oar_bench.importing.bounded import folder_name
-from oar_bench.importing.discover import Options, discover, in_shape
-from oar_bench.importing.found import Found
+from oar_bench.importing.discover import discover, in_shape
+from oar_bench.importing.found import Found, Options
 from oar_bench.importing.target import write
 from oar_bench.records import SCHEMA, owned, write_json
 

@@ -16,7 +16,7 @@ from typing import Any
 from oar_bench.errors import InputError, nearest
 from oar_bench.identity import fingerprint
 from oar_bench.importing.bounded import MIB, finite, inside, whole
-from oar_bench.importing.found import Found
+from oar_bench.importing.found import Found, Options
 
 TOOL = "table"
 NEEDED = ("model", "task", "value")
@@ -25,7 +25,7 @@ MAX_TABLE = 64 * MIB
 MAX_ROWS = 100_000
 
 
-def read_csv(path: Path, model: str | None) -> list[Found]:
+def read_csv(path: Path, options: Options) -> list[Found]:
     """Every row of a CSV file with a header line.
 
     Raises:
@@ -51,10 +51,10 @@ def read_csv(path: Path, model: str | None) -> list[Found]:
                              f"{path}: line {line}")  # fmt: skip
         cells = {key: str(value).strip() for key, value in row.items()}
         found.append((line, {key: value for key, value in cells.items() if value}))
-    return _all(path, found, "line", model)
+    return _all(path, found, "line", options)
 
 
-def read_json(path: Path, model: str | None) -> list[Found]:
+def read_json(path: Path, options: Options) -> list[Found]:
     """Every object of a JSON list, or of the list `results` in a JSON object."""
     value = whole(path)
     listed = value if isinstance(value, list) else inside(value, "results")
@@ -70,7 +70,7 @@ def read_json(path: Path, model: str | None) -> list[Found]:
             raise InputError("no object", where)
         _check_columns([*row], where)
         rows.append((number, {k: v for k, v in row.items() if v is not None}))
-    return _all(path, rows, "entry", model)
+    return _all(path, rows, "entry", options)
 
 
 def _width(row: Mapping[Any, Any]) -> int:
@@ -94,13 +94,13 @@ def _check_columns(names: list[str], where: str) -> None:
 
 
 def _all(
-    path: Path, rows: Iterable[tuple[int, Mapping[str, Any]]], word: str, model: str | None
+    path: Path, rows: Iterable[tuple[int, Mapping[str, Any]]], word: str, options: Options
 ) -> list[Found]:
     found: list[Found] = []
     for number, row in rows:
         if len(found) >= MAX_ROWS:
             raise InputError(f"over {MAX_ROWS} rows", str(path))
-        found.append(_one(path, row, f"{path}: {word} {number}", model))
+        found.append(_one(path, row, f"{path}: {word} {number}", options.model))
     if not found:
         raise InputError("there is no row in this file", str(path))
     return found
