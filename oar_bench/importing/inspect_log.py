@@ -203,13 +203,14 @@ def _rows(
 ) -> Iterator[Sample]:  # fmt: skip
     for where, record in records():
         epoch, name = record.get("epoch"), record.get("id")
-        if isinstance(epoch, bool) or not isinstance(epoch, int) or not 1 <= epoch < 1 << 20:
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or not 1 <= epoch <= 1 << 14:
             raise InputError(f"epoch is {epoch!r}, no whole number from 1", where)
         if isinstance(name, bool) or not isinstance(name, int | str):
             raise InputError(f"id is {name!r}, no number or text", where)
         score = inside(record, "scores", scorer)
         if score is None and not judged:
             raise InputError(f"no score {scorer!r} for sample {name!r}", where)
+        mapping(record.get("output") or {}, "output", where)
         attached = inside(record, "attachments") or {}
         target = record.get("target")
         value = None if score is None else value_of(inside(score, "value"))
