@@ -251,7 +251,10 @@ def _responses(resps: Any, where: str) -> list[str]:
 
 
 def _prompt(row: Mapping[str, Any]) -> str | None:
-    prompt = inside(row, "arguments", "gen_args_0", "arg_0")
+    given = row.get("arguments")
+    if isinstance(given, list):  # before 0.4.3 they were lists
+        given = {"gen_args_0": {"arg_0": given[0][0] if given and given[0] else None}}
+    prompt = inside(given, "gen_args_0", "arg_0")
     return prompt if isinstance(prompt, str) else None
 
 
