@@ -18,10 +18,10 @@ LAYERS = [
     {"answers", "engines", "credit", "tasks"},
     {"overhead"},
     {"training", "evaluation"},
-    {"integrations"},
+    {"integrations", "claims"},
     {"reporting", "reproduce", "doctor"},
     {"stages"},
-    {"cli_evaluation", "cli_credit", "cli_overhead"},
+    {"cli_evaluation", "cli_credit", "cli_overhead", "cli_claims"},
     {"cli", "__main__"},
 ]
 WITHIN = {
