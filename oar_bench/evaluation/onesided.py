@@ -88,7 +88,7 @@ class Sample:
             return signs(level)
         return seeds_needed(self.parts, effect, alpha=2 * level)
 
-    def units(self, effect: float, level: float, most: int = 100_000) -> int | None:
+    def units(self, effect: float, level: float, most: int = 1000) -> int | None:
         """The same for values without a second level: how many units (problems, repeats).
 
         >>> sample([[1.0, 2.0, 3.0, 4.0]]).units(1.0, 0.025)  # sd 1.29, effect 0.77 sd
