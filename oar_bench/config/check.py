@@ -51,7 +51,9 @@ def validated(model: type[Model], content: dict[str, Any], where: str) -> Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
+        # a misspelt key is often missing under its right name too: name the one that is there
+        errors = error.errors()
+        first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
         place = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
             known = known_keys(model, first["loc"][:-1])
@@ -60,6 +62,8 @@ def validated(model: type[Model], content: dict[str, Any], where: str) -> Model:
         said = first["msg"][:1].lower() + first["msg"][1:]
         if first["type"] == "missing":
             raise InputError(f"the key {place!r} is missing", where) from error
+        if isinstance(first["input"], dict | list):
+            raise InputError(f"{place}: {said}", where) from error
         raise InputError(f"{place}: {said}, not {first['input']!r}", where) from error
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special
 
 from oar_bench.evaluation.intervals import NAN
 from oar_bench.evaluation.statistics import (
@@ -75,7 +75,7 @@ class Sample:
         found = [(effect / se, df) for se, df in terms]
         if skewness:
             found += [(halls(t, skewness, self.smallest), df) for t, df in found]
-        return max(float(stats.t.sf(t, df)) for t, df in found)
+        return max(float(special.stdtr(df, -t)) for t, df in found)
 
     def seeds(self, effect: float, level: float) -> int | None:
         """Seeds at which a true distance of `effect` to a bound is found with 80 % power.

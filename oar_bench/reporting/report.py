@@ -22,6 +22,7 @@ from oar_bench.reporting.example import Example, example_of
 from oar_bench.reporting.frames import REFERENCE, START, Collection
 from oar_bench.reporting.history import command_lines
 from oar_bench.reporting.likeness import flatten, shared_settings
+from oar_bench.reporting.reported import load_reported, reported_beside
 from oar_bench.reporting.text import counted, listed
 from oar_bench.reporting.wording import verdict_words
 
@@ -46,6 +47,10 @@ BUDGET_NOTE = (
 SAMPLES_NOTE = (
     "pass@k is the chance that any of k samples is right, maj@k that the most frequent answer of k "
     "is (ties shared); both unbiased over all choices of k among the samples, mean over seeds."
+)
+REPORTED_NOTE = (
+    "Others' numbers are as they were reported, under their own protocols; no test here uses them, "
+    "and a difference between a line of theirs and one of ours is no finding."
 )
 OVERHEAD_NOTES = (
     "Medians over steps, mean over seeds. The first step of every run is left out as warm-up. A "
@@ -102,6 +107,8 @@ def write_report(
         "claims": claims_text.lines(judged.verdicts),
         "claims_summary": claims_text.summary(judged.verdicts),
         "claims_notes": claims_text.notes(judged.verdicts),
+        "reported": reported_beside(collection, compared, load_reported()),
+        "reported_note": REPORTED_NOTE,
     }
     sheets = {
         "claims": claims_text.as_frame(judged.verdicts),
