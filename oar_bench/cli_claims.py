@@ -8,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-from oar_bench.cli_evaluation import AsJson
-
 Evidence = Annotated[
     list[Path] | None,
     typer.Option("--evidence", help="Folder of an overhead or fidelity measurement; repeatable."),
@@ -25,7 +23,7 @@ def claims(
     spec: Annotated[
         Path | None, typer.Option("--claims", help="Your own claims, like baselines/claims.yaml.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
     """Judge each claim about OAR: supported, contradicted, inconclusive or not tested.
 

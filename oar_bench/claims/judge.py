@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from oar_bench.claims.evidence import Evidence
 from oar_bench.claims.spec import Claims, NonInferiority
-from oar_bench.claims.testing import Judged, Tested, Word, run_tests
+from oar_bench.claims.testing import Judged, Outcome, Word, run_tests
 from oar_bench.evaluation.statistics import holm
 
 
@@ -36,7 +36,7 @@ class Verdict:
     `level` is what an adjusted p must be below: half of the claims' alpha.
     """
 
-    row: Tested
+    row: Outcome
     word: Word
     p_for: float
     p_against: float
@@ -70,7 +70,7 @@ def judge(claims: Claims, found: Sequence[Evidence], *, settle: bool = True) -> 
     return verdicts
 
 
-def decide(row: Tested, shown: bool, refuted: bool) -> Word:
+def decide(row: Outcome, shown: bool, refuted: bool) -> Word:
     """The verdict, from what both one-sided tests show.
 
     Both can hold only where the two bounds enclose a margin. Then the claim is taken at its word:
@@ -81,7 +81,7 @@ def decide(row: Tested, shown: bool, refuted: bool) -> Word:
     return "supported" if shown else "contradicted" if refuted else "inconclusive"
 
 
-def what_settles(row: Tested, level: float) -> Settle:
+def what_settles(row: Outcome, level: float) -> Settle:
     """What would settle a row, the cheaper of its two verdicts; see `Settle`.
 
     `level` is that of a one-sided test after Bonferroni over the rows, Holm's first step: a count
@@ -95,7 +95,7 @@ def what_settles(row: Tested, level: float) -> Settle:
     return min(ways, key=lambda way: math.inf if way.count is None else way.count)
 
 
-def _needed(row: Tested, one: Judged, direction: int, level: float) -> int | None:
+def _needed(row: Outcome, one: Judged, direction: int, level: float) -> int | None:
     distance = one.distances[direction]
     if distance <= 0:
         return None

@@ -60,7 +60,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Tested:
+class Outcome:
     """One row: a test of a claim, on one thing that was measured.
 
     `effect` is a difference of shares, a ratio, a correlation or a distance, with its two-sided
@@ -86,7 +86,7 @@ class Tested:
     command: str = ""
 
 
-def run_tests(claim: Claim, evidence: Evidence) -> list[Tested]:
+def run_tests(claim: Claim, evidence: Evidence) -> list[Outcome]:
     """Every test of a claim on everything that was measured; at least one row a test."""
     rows = []
     for test in claim.tests:
@@ -95,23 +95,23 @@ def run_tests(claim: Claim, evidence: Evidence) -> list[Tested]:
     return rows
 
 
-def _on(evidence: Evidence, row: Tested) -> str:
+def _on(evidence: Evidence, row: Outcome) -> str:
     return ": ".join(part for part in (evidence.name, row.on) if part)
 
 
-def _tested(claim: Claim, test: Test, on: str, judged: Sequence[Judged], **more: Any) -> Tested:
+def _outcome(claim: Claim, test: Test, on: str, judged: Sequence[Judged], **more: Any) -> Outcome:
     """The row of one or more samples: the claim must hold for all, and fails with any."""
     tails = [one.tails for one in judged]
     p_for = max(p for p, _ in tails)  # intersection-union
     p_against = min(1.0, len(tails) * min(p for _, p in tails))  # Bonferroni
-    return Tested(claim, test, on, p_for=p_for, p_against=p_against, judged=tuple(judged), **more)
+    return Outcome(claim, test, on, p_for=p_for, p_against=p_against, judged=tuple(judged), **more)
 
 
-def _scores(claim: Claim, test: Superiority | NonInferiority, found: Evidence) -> list[Tested]:
+def _scores(claim: Claim, test: Superiority | NonInferiority, found: Evidence) -> list[Outcome]:
     """Paired over problems, the training seed as a second level."""
     a, b = test.a, test.b
     command = found.commands.training((a, b))
-    absent = Tested(claim, test, "", fixed="not tested", command=command)
+    absent = Outcome(claim, test, "", fixed="not tested", command=command)
     if isinstance(test, Superiority) and test.control and found.control_of != a:
         why = f"{b} is the control of {found.control_of} here, not of {a}"
         return [replace(absent, why=why, command=f"{command}  # credit.control_of: {a}")]
@@ -127,7 +127,7 @@ def _scores(claim: Claim, test: Superiority | NonInferiority, found: Evidence) -
         measured = sample(d)
         size: dict[str, Any] = {"unit": "seed", "count": d.shape[0], "problems": d.shape[1]}
         if len(seeds) < 2:
-            rows.append(Tested(
+            rows.append(Outcome(
                 claim, test, scores.task, measured.interval, fixed="inconclusive", **size,
                 why="one paired seed says nothing of another training run",
                 command=found.commands.training((a, b), 3),
@@ -135,14 +135,14 @@ def _scores(claim: Claim, test: Superiority | NonInferiority, found: Evidence) -
             continue
         bounds = (0.0, test.margin) if isinstance(test, Superiority) else (-test.margin, 0.0)
         one = Judged(measured, *bounds, up=True)
-        rows.append(_tested(claim, test, scores.task, [one], effect=measured.interval, **size))
+        rows.append(_outcome(claim, test, scores.task, [one], effect=measured.interval, **size))
     return rows or [replace(absent, why="no run was evaluated")]
 
 
-def _agreement(claim: Claim, test: Agreement, found: Evidence) -> list[Tested]:
+def _agreement(claim: Claim, test: Agreement, found: Evidence) -> list[Outcome]:
     """Over the problems of each set of responses that was ranked."""
     command = f"{found.commands.fidelity} --method {test.of}"
-    absent = Tested(claim, test, "", fixed="not tested", command=command)
+    absent = Outcome(claim, test, "", fixed="not tested", command=command)
     rows = []
     for ranks in found.ranks:
         values = ranks.of.get(test.of)
@@ -155,18 +155,18 @@ def _agreement(claim: Claim, test: Agreement, found: Evidence) -> list[Tested]:
         size: dict[str, Any] = {"unit": "problem", "count": values.size, "problems": values.size}
         if values.size < FEWEST:
             why = f"a verdict needs at least {FEWEST} problems, and there are {values.size}"
-            rows.append(Tested(claim, test, ranks.where, measured.interval, fixed="inconclusive",
+            rows.append(Outcome(claim, test, ranks.where, measured.interval, fixed="inconclusive",
                                why=why, command=command, beside=beside,
                                **size))  # fmt: skip
             continue
         one = Judged(measured, test.at_least, test.at_least, up=True)
         effect = measured.interval.clipped(-1.0, 1.0)
-        rows.append(_tested(claim, test, ranks.where, [one], effect=effect, beside=beside, **size))
+        rows.append(_outcome(claim, test, ranks.where, [one], effect=effect, beside=beside, **size))
     with_ranks = [row for row in rows if row.fixed != "not tested"]
     return with_ranks or rows[:1] or [replace(absent, why="no ranks were compared")]
 
 
-def _costs(claim: Claim, test: CostRatio, found: Evidence) -> list[Tested]:
+def _costs(claim: Claim, test: CostRatio, found: Evidence) -> list[Outcome]:
     """Over repeats where methods took turns, else over training seeds; operations as counted."""
     of = _operations if test.measure == "operations" else _seconds
     rows = [of(claim, test, costs) for costs in found.costs]
@@ -180,7 +180,7 @@ def _costs(claim: Claim, test: CostRatio, found: Evidence) -> list[Tested]:
     if "seed" in fit:
         return [fit["seed"]]
     methods = ",".join(dict.fromkeys(("grpo", test.over, test.of)))
-    return [Tested(
+    return [Outcome(
         claim, test, "", fixed="not tested",
         why=f"{test.measure} of {test.of} and {test.over} weren't measured together",
         command=f"{found.commands.overhead} --methods {methods}",
@@ -196,7 +196,7 @@ def _pairs(test: CostRatio, costs: Costs) -> list[tuple[Cell, Cell]]:
     return [(mine[length], theirs[length]) for length in lengths]
 
 
-def _seconds(claim: Claim, test: CostRatio, costs: Costs) -> Tested | None:
+def _seconds(claim: Claim, test: CostRatio, costs: Costs) -> Outcome | None:
     rows = []
     for mine, theirs in _pairs(test, costs):
         shared = [key for key in mine.seconds if key in theirs.seconds]
@@ -217,14 +217,14 @@ def _seconds(claim: Claim, test: CostRatio, costs: Costs) -> Tested | None:
     size: dict[str, Any] = {"unit": costs.unit, "count": count, "effect": effect}
     size["beside"] = _by_length({n: math.exp(s.parts.mean) for n, s, _ in rows})
     if count < 2:
-        return Tested(claim, test, costs.where, fixed="inconclusive",
+        return Outcome(claim, test, costs.where, fixed="inconclusive",
                       why=f"one {costs.unit} has no spread", **size)  # fmt: skip
     bound = math.log(test.at_most)
     judged = [Judged(s, bound, bound, up=False) for _, s, _ in rows]
-    return _tested(claim, test, costs.where, judged, **size)
+    return _outcome(claim, test, costs.where, judged, **size)
 
 
-def _operations(claim: Claim, test: CostRatio, costs: Costs) -> Tested | None:
+def _operations(claim: Claim, test: CostRatio, costs: Costs) -> Outcome | None:
     ratios = {
         mine.length: mine.operations / theirs.operations
         for mine, theirs in _pairs(test, costs)
@@ -235,7 +235,7 @@ def _operations(claim: Claim, test: CostRatio, costs: Costs) -> Tested | None:
     worst = max(ratios.values())
     effect = Interval(worst, worst, worst, 0.0, math.inf, len(ratios), "counted")
     word: Word = "supported" if worst <= test.at_most else "contradicted"
-    return Tested(claim, test, costs.where, effect, fixed=word, unit="count", count=len(ratios),
+    return Outcome(claim, test, costs.where, effect, fixed=word, unit="count", count=len(ratios),
                   beside=_by_length(ratios))  # fmt: skip
 
 
@@ -253,11 +253,11 @@ def _joined(*parts: str) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _mass(claim: Claim, test: Mass, found: Evidence) -> list[Tested]:
+def _mass(claim: Claim, test: Mass, found: Evidence) -> list[Outcome]:
     """Exact: the largest distance from 1 of any logged step."""
     logged = [m for m in found.masses if m.method in test.of and m.steps]
     if not logged:
-        return [Tested(
+        return [Outcome(
             claim, test, "", fixed="not tested", why="no run logged its weights",
             command=found.commands.training(test.of),
         )]  # fmt: skip
@@ -265,13 +265,13 @@ def _mass(claim: Claim, test: Mass, found: Evidence) -> list[Tested]:
     off = [m.method for m in logged if not m.kept]
     effect = Interval(drift, drift, drift, 0.0, math.inf, steps, "largest of all steps")
     word: Word = "supported" if drift <= test.tolerance + SAME else "contradicted"
-    return [Tested(
+    return [Outcome(
         claim, test, ", ".join(m.method for m in logged), effect, fixed=word, unit="step",
         count=steps, beside=f"preserve_mass is off for {', '.join(off)}" if off else "",
     )]  # fmt: skip
 
 
-TESTS: dict[type[Any], Callable[[Claim, Any, Evidence], list[Tested]]] = {
+TESTS: dict[type[Any], Callable[[Claim, Any, Evidence], list[Outcome]]] = {
     Superiority: _scores,
     NonInferiority: _scores,
     Agreement: _agreement,

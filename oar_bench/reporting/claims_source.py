@@ -6,6 +6,7 @@ from collections.abc import Collection as Names
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any, cast
 
 import numpy as np
@@ -241,7 +242,7 @@ def _commands(collection: Collection) -> Commands:
     """Commands that would measure the rest, at the sizes of the runs' own steps."""
     first = collection.runs[0]
     settings = first.settings
-    recipe = str(collection.reproduce.get("recipe") or settings.get("name") or "RECIPE")
+    recipe = quote(str(collection.reproduce.get("recipe") or settings.get("name") or "RECIPE"))
     train = settings.get("train") or {}
     cap = train.get("max_new_tokens")
     lengths = f" --lengths {cap // 2},{cap}" if isinstance(cap, int) and cap > 15 else ""
@@ -249,8 +250,8 @@ def _commands(collection: Collection) -> Commands:
     sizes = f" --prompts {prompts} --group-size {group}" if prompts and group else ""
     steps = train.get("steps")
     step = f"step-{steps:06d}" if isinstance(steps, int) else "STEP"
-    checkpoint = f"OUT/runs/{first.where}/checkpoints/{step}"
-    task = collection.tasks[0] if collection.tasks else "TASK"
+    checkpoint = quote(f"OUT/runs/{first.where}/checkpoints/{step}")
+    task = quote(collection.tasks[0]) if collection.tasks else "TASK"
     return Commands(
         f"oar-bench reproduce {recipe} --out OUT",
         len({run.seed for run in collection.runs}),

@@ -12,7 +12,7 @@ import pandas as pd
 
 from oar_bench.claims.judge import Verdict
 from oar_bench.claims.spec import Agreement, CostRatio, Mass, NonInferiority, Superiority
-from oar_bench.claims.testing import Tested
+from oar_bench.claims.testing import Outcome
 from oar_bench.evaluation.summary import finite
 from oar_bench.reporting.latex import booktabs
 from oar_bench.reporting.text import (
@@ -65,7 +65,7 @@ def lines(verdicts: Sequence[Verdict]) -> list[Line]:
     return [
         Line(
             _title(v.row), v.row.claim.says, v.row.on or NONE, v.word, *effect_words(v.row),
-            said(v), test_words(v.row), p_words(v), v.row.command,
+            said(v), words_of_test(v.row), p_words(v), v.row.command,
         )
         for v in verdicts
     ]  # fmt: skip
@@ -92,11 +92,11 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 _SCORES = (Superiority, NonInferiority)
 
 
-def _title(row: Tested) -> str:
+def _title(row: Outcome) -> str:
     return f"{row.claim.id} ({row.test.name})" if row.test.name else row.claim.id
 
 
-def effect_words(row: Tested) -> tuple[Written, Written]:
+def effect_words(row: Outcome) -> tuple[Written, Written]:
     """The measured value in the unit of the test, and its interval (empty where there is none)."""
     e, test = row.effect, row.test
     empty = Written("")
@@ -123,7 +123,7 @@ def _points(share: float) -> str:
     return f"{shown} point" + ("" if shown == "1" else "s")
 
 
-def test_words(row: Tested) -> str:
+def words_of_test(row: Outcome) -> str:
     """The name of the test, what it tests, and on how much."""
     test = row.test
     if isinstance(test, _SCORES):
@@ -151,7 +151,7 @@ def test_words(row: Tested) -> str:
     return f"{name}: one-sided t on log ratios{_size(row)}"
 
 
-def _size(row: Tested) -> str:
+def _size(row: Outcome) -> str:
     if not row.count:
         return ""
     size = counted(row.count, row.unit)
@@ -243,7 +243,7 @@ def as_row(verdict: Verdict) -> dict[str, Any]:
     return {
         "claim": row.claim.id, "part": row.test.name, "says": row.claim.says,
         "source": row.claim.source, "on": row.on, "verdict": verdict.word, **bounds,
-        "test": test_words(row), "p_for": finite(verdict.p_for),
+        "test": words_of_test(row), "p_for": finite(verdict.p_for),
         "p_against": finite(verdict.p_against), "level": verdict.level, "unit": row.unit,
         "count": row.count, "problems": row.problems, "why": said(verdict),
         "settle_unit": settle.unit if settle else None,

@@ -69,8 +69,8 @@ def _fenced(value: str) -> text.Written:
 
 def _code(value: str) -> text.Written:
     """Text within one pair of backticks, in a cell of a Markdown table."""
-    shown = text.visible(value).replace("`", "'").replace("|", "\N{BROKEN BAR}")
-    return text.Written(shown.replace("\n", " "))
+    shown = text.visible(value).replace("\n", " ")
+    return text.Written("".join(f"⟨U+{ord(c):04X}⟩" if c in "`|<&" else c for c in shown))
 
 
 def _token(value: str) -> str:

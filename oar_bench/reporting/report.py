@@ -111,13 +111,13 @@ def write_report(
         "reported_note": REPORTED_NOTE,
     }
     sheets = {
-        "claims": claims_text.as_frame(judged.verdicts),
         "comparison": tables.comparison(compared),
         "pairs": tables.pairs(compared),
         "overhead": tables.overhead(costs),
         "budget": tables.budget(capped),
         "weights": tables.weights(view["weights"]),
         "curves": rewards,
+        "claims": claims_text.as_frame(judged.verdicts),
     }
     documents = {out / "tables" / f"{k}.csv": tables.csv(v) for k, v in sheets.items() if len(v)}
     documents[out / "tables" / "claims.tex"] = claims_text.as_latex(judged.verdicts)
