@@ -62,8 +62,9 @@ def validated(model: type[Model], content: dict[str, Any], where: str) -> Model:
         said = first["msg"][:1].lower() + first["msg"][1:]
         if first["type"] == "missing":
             raise InputError(f"the key {place!r} is missing", where) from error
-        if isinstance(first["input"], dict | list):
-            raise InputError(f"{place}: {said}", where) from error
+        if first["type"] == "value_error":  # our own words, about several keys at once
+            said = str(first["ctx"]["error"])
+            raise InputError(f"{place}: {said}" if place else said, where) from error
         raise InputError(f"{place}: {said}, not {first['input']!r}", where) from error
 
 
