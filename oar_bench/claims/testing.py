@@ -178,7 +178,8 @@ def _costs(claim: Claim, test: CostRatio, found: Evidence) -> list[Outcome]:
         note = f"in training {said.value:.2f}" if said else ""
         return [replace(row, beside=_joined(row.beside, note)) for row in turns]
     if "seed" in fit:
-        return [fit["seed"]]
+        row = fit["seed"]
+        return [replace(row, beside=_joined(row.beside, "methods timed one after the other"))]
     methods = ",".join(dict.fromkeys(("grpo", test.over, test.of)))
     return [Outcome(
         claim, test, "", fixed="not tested",

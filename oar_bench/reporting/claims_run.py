@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Collection as Names
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from oar_bench.claims.judge import Verdict, judge
 from oar_bench.claims.spec import load_claims
+from oar_bench.reporting import claims_text
 from oar_bench.reporting.claims_source import about_evidence, gather
 from oar_bench.reporting.frames import Collection, load, locate
 from oar_bench.reporting.likeness import refuse_unlike
+
+
+def judge_together(collections: Mapping[Path, Collection]) -> list[Verdict]:
+    """The claims judged on several reproductions as one family, each named by its folder.
+
+    Raises:
+        InputError: a broken file of a measurement.
+    """
+    found = [
+        replace(gather(collection, folder).evidence, name=folder.name)
+        for folder, collection in collections.items()
+    ]
+    return judge(load_claims(), found)
+
+
+def view(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """What the template of the section shows."""
+    return {
+        "claims": claims_text.lines(verdicts),
+        "claims_summary": claims_text.summary(verdicts),
+        "claims_notes": claims_text.notes(verdicts),
+    }
 
 
 @dataclass(frozen=True)

@@ -80,11 +80,12 @@ def notes(verdicts: Sequence[Verdict]) -> list[str]:
 def summary(verdicts: Sequence[Verdict]) -> str:
     """One sentence: how many rows got which verdict, and which."""
     by: dict[str, list[str]] = {word: [] for word in WORDS}
-    several = len({v.row.on for v in verdicts if isinstance(v.row.test, Superiority)}) > 1
+    titles = Counter(_title(v.row) for v in verdicts)
     for v in verdicts:
-        on = f" on {v.row.on}" if several and isinstance(v.row.test, _SCORES) else ""
-        by[v.word].append(_title(v.row) + on)
-    told = [f"{word}: {listed(names)}" for word, names in by.items() if names]
+        title, (name, _, rest) = _title(v.row), v.row.on.partition(": ")
+        place = name if rest else v.row.on
+        by[v.word].append(f"{title} on {place}" if titles[title] > 1 else title)
+    told = [f"{word}: {listed(list(dict.fromkeys(names)))}" for word, names in by.items() if names]
     text = "; ".join(told)
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -143,7 +144,8 @@ def words_of_test(row: Outcome) -> str:
         most = significant(test.tolerance)
         return f"largest distance of a step's mean weight from 1, at most {most}: no sampling error"
     what = "a step" if test.phase == "step" else test.phase
-    at = "at every length" if test.lengths == "every" else "at the longest length"
+    at = "at the longest length" if test.lengths == "longest" else "at every length"
+    at = "at the lengths of training" if row.unit == "seed" else at
     bound = number(test.at_most, 2)
     name = f"{test.measure} of {what} of {test.of} over {test.over}, at most {bound} {at}"
     if test.measure == "operations":

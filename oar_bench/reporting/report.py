@@ -13,9 +13,8 @@ import pandas as pd
 
 from oar_bench.evaluation.summary import STATUSES
 from oar_bench.records import write_text
-from oar_bench.reporting import claims_text, curves, figures, render, tables
+from oar_bench.reporting import claims_run, claims_text, curves, figures, render, tables
 from oar_bench.reporting.budgets import Budget, budgets
-from oar_bench.reporting.claims_run import judge_runs
 from oar_bench.reporting.comparison import Row, TaskTable, compare
 from oar_bench.reporting.costs import PHASES, Cost, overhead, rewards_of, weights
 from oar_bench.reporting.example import Example, example_of
@@ -95,7 +94,7 @@ def write_report(
     Raises InputError when there is nothing finished, a file is broken, or runs are unlike; then
     nothing is written.
     """
-    judged = judge_runs(runs, allow, evidence)
+    judged = claims_run.judge_runs(runs, allow, evidence)
     collection, allowed = judged.collection, judged.allowed
     compared, costs = compare(collection), overhead(collection)
     example = example_of(collection.example)
@@ -104,9 +103,7 @@ def write_report(
     drawn = _figures(collection, compared, capped, costs, rewards, example)
     view = _view(collection, compared, capped, costs, rewards, example, allowed)
     view |= {
-        "claims": claims_text.lines(judged.verdicts),
-        "claims_summary": claims_text.summary(judged.verdicts),
-        "claims_notes": claims_text.notes(judged.verdicts),
+        **claims_run.view(judged.verdicts),
         "reported": reported_beside(collection, compared, load_reported()),
         "reported_note": REPORTED_NOTE,
     }
