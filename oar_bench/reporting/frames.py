@@ -109,7 +109,7 @@ def load(folder: Path, allow: Names[str] = ()) -> Collection:
     """
     if not folder.is_dir():
         raise InputError("no such folder", str(folder), "give the --out of `oar-bench reproduce`")
-    out, runs_folder = _locate(folder)
+    out, runs_folder = locate(folder)
     runs: list[Run] = []
     left_out: list[LeftOut] = []
     for path in sorted(runs_folder.glob("*/seed-*/")):
@@ -133,7 +133,7 @@ def load(folder: Path, allow: Names[str] = ()) -> Collection:
     return Collection(runs, start, left_out + missing, about, example)
 
 
-def _locate(folder: Path) -> tuple[Path, Path]:
+def locate(folder: Path) -> tuple[Path, Path]:
     """(OUT, OUT/runs) from either; a folder of runs with another name is its own OUT."""
     if (folder / "runs").is_dir():
         return folder, folder / "runs"
