@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from oar_bench.evaluation.statistics import Floats
-from oar_bench.reporting.frames import START, Collection, Evaluation
+from oar_bench.reporting.evaluations import Evaluation
+from oar_bench.reporting.frames import START, Collection
 
 Points = Sequence[Sequence[float]]
 
