@@ -76,6 +76,14 @@ class Collection:
         """Tasks that at least one run was evaluated on, by name."""
         return sorted({task for run in self.runs for task in run.evaluations})
 
+    def evaluations_of(self, task: str) -> dict[str, dict[int | None, Evaluation]]:
+        """The evaluations on a task by method and seed, the start first where there is one."""
+        found = {START: dict(self.start.get(task, {}))}
+        for method in self.methods:
+            runs = self.of(method)
+            found[method] = {r.seed: r.evaluations[task] for r in runs if task in r.evaluations}
+        return {method: of for method, of in found.items() if of}
+
     def of(self, method: str) -> list[Run]:
         """The runs of a method, by seed."""
         return sorted((r for r in self.runs if r.method == method), key=lambda r: r.seed)
