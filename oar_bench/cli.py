@@ -15,6 +15,7 @@ from oar_bench import __version__, cli_credit
 from oar_bench.cli_claims import Evidence, claims
 from oar_bench.cli_data import data
 from oar_bench.cli_evaluation import AsJson, evaluate, generate
+from oar_bench.cli_import import import_results
 from oar_bench.cli_overhead import overhead
 from oar_bench.cli_training import reproduce, train
 from oar_bench.cli_watch import watch
@@ -125,6 +126,7 @@ def score(
 
 
 app.command()(evaluate)
+app.command("import")(import_results)
 app.add_typer(cli_credit.app)
 app.command()(overhead)
 app.command()(claims)

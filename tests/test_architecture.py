@@ -18,10 +18,18 @@ LAYERS = [
     {"answers", "engines", "credit", "tasks"},
     {"overhead", "monitor"},
     {"training", "evaluation"},
-    {"integrations", "claims"},
+    {"integrations", "importing", "claims"},
     {"reporting", "reproduce", "doctor"},
     {"stages"},
-    {"cli_claims", "cli_evaluation", "cli_credit", "cli_data", "cli_overhead", "cli_watch"},
+    {
+        "cli_claims",
+        "cli_evaluation",
+        "cli_credit",
+        "cli_data",
+        "cli_import",
+        "cli_overhead",
+        "cli_watch",
+    },
     {"cli_training"},
     {"cli", "__main__"},
 ]
@@ -31,6 +39,7 @@ WITHIN = {
     ("tasks", "answers"),
     ("identity", "records"),
     ("__main__", "cli"),
+    ("cli_import", "cli_evaluation"),
 }
 
 

@@ -34,8 +34,8 @@ def estimate(recipe: Recipe, method: str, seed: int, tflops: float) -> dict[str,
     Raises:
         InputError: what training would raise for the recipe's data and model, weights aside.
     """
-    source = source_of(recipe)
     config, tokenizer = _config(recipe)
+    source = source_of(recipe)
     problems = source.of_step(recipe.train.prompts_per_step, seed, 1)
     lengths = [len(ids) for ids in encode_all(tokenizer, [p.prompt for p in problems]).values()]
     longest = max(lengths)
