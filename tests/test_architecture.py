@@ -20,8 +20,9 @@ LAYERS = [
     {"training", "evaluation"},
     {"integrations"},
     {"reporting", "reproduce", "doctor"},
+    {"regression"},
     {"stages"},
-    {"cli_evaluation", "cli_credit", "cli_overhead"},
+    {"cli_check", "cli_evaluation", "cli_credit", "cli_overhead"},
     {"cli", "__main__"},
 ]
 WITHIN = {

@@ -26,7 +26,7 @@ from oar_bench.resources import shipped
 
 SCHEMA = 1
 """Version of the file. Raised when a field changes its meaning."""
-ANOTHER = "make it again: --update --reason '...'"
+ANOTHER = "remove it and write it again by --update"
 
 
 class _Part(BaseModel):

@@ -106,7 +106,8 @@ def take(path: Path, allow: Names[str] = ()) -> Snapshot:
         collection = load(path, allow)
         refuse_unlike(collection, allow)
         left = tuple(f"{item.where}: {item.reason}" for item in collection.left_out)
-        found = [(r.method, r.seed, e, r) for r in collection.runs for e in r.evaluations.values()]
+        found = [(m, r.seed, e, r) for m in collection.methods for r in collection.of(m)
+                 for e in r.evaluations.values()]  # fmt: skip
         starts: list[tuple[str, int, Evaluation, Run | None]] = [
             (START, NO_SEED if seed is None else seed, e, None)
             for of in collection.start.values() for seed, e in of.items()
