@@ -13,12 +13,14 @@ import typer
 
 from oar_bench import __version__, cli_credit
 from oar_bench.cli_check import check
-from oar_bench.cli_evaluation import AsJson, Seed, evaluate, generate
+from oar_bench.cli_data import data
+from oar_bench.cli_evaluation import AsJson, DataDir, Seed, Set, evaluate, generate
 from oar_bench.cli_overhead import overhead
 from oar_bench.errors import OS_MENDS, InputError
 from oar_bench.stages import (
     Reproduction,
     choice,
+    data_changes,
     is_evaluation,
     run_compare,
     run_reproduction,
@@ -62,6 +64,7 @@ def reproduce(
         str | None, typer.Option(help="Methods, separated by commas: grpo,oar-p,shuffled.")
     ] = None,
     steps: Steps = None,
+    data_dir: DataDir = None,
     out: Annotated[Path | None, typer.Option(help="Folder of runs and report.")] = None,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Every stage in under a minute; numbers mean nothing.")
@@ -81,7 +84,7 @@ def reproduce(
     """
     asked = Reproduction(
         split_words(methods, "--methods") if methods is not None else None, seeds, steps,
-        this_command(),
+        this_command(), data_dir,
     )  # fmt: skip
     if smoke:
         if recipe not in ("tiny", "smoke"):
@@ -98,10 +101,16 @@ def train(
     ] = "grpo",
     seed: Seed = 0,
     steps: Steps = None,
+    data_dir: DataDir = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run begun before.")
     ] = False,
+    rollouts: Annotated[
+        Path | None,
+        typer.Option(help="Learn from the responses of this rollouts.jsonl; nothing is sampled."),
+    ] = None,
+    changes: Set = None,
 ) -> None:
     """Train one method under one seed.
 
@@ -110,10 +119,19 @@ def train(
       oar-bench train tiny --method oar-p --seed 1
 
       oar-bench train tiny --method oar-p --seed 1 --resume
-    """
-    from oar_bench.config import check_method, load_recipe
 
-    chosen = load_recipe(recipe, {"train": {"steps": steps}} if steps is not None else None)
+      oar-bench train tiny --method oar-g --rollouts runs/tiny/grpo/seed-0/rollouts.jsonl
+
+      oar-bench train tiny --set train.lr=1e-4 --set train.loss_type=dapo
+
+      oar-bench train my.yaml --data-dir DIR
+    """
+    from oar_bench.config import changes_of, check_method, load_recipe
+
+    sets = [*(changes or ()), *([] if steps is None else [f"train.steps={steps}"])]
+    chosen = load_recipe(recipe, {**changes_of(sets), **data_changes(data_dir)})
+    if data_dir is not None and chosen.data is None:
+        raise InputError("the recipe trains on built-in problems", "--data-dir", "leave it out")
     check_method(method, "--method")
     folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
     from oar_bench.console import Progress
@@ -126,12 +144,13 @@ def train(
     start = starting_point(chosen, seed, console)
     with console.stage(f"train {method}, seed {seed}", chosen.train.steps) as tick:
         final = run(
-            chosen, method, seed, start, folder, resume=resume,
+            chosen, method, seed, start, folder, resume=resume, rollouts=rollouts,
             report=lambda step, count, row: tick(step, f"reward {row['reward']:.2f}"),
         )  # fmt: skip
     print(final)
 
 
+app.command()(data)
 app.command()(generate)
 
 

@@ -32,7 +32,8 @@ from oar_bench.records import (
     refuse_foreign,
     write_json,
 )
-from oar_bench.tasks.registry import LoadedTask, load_task
+from oar_bench.tasks.chat import chat_template_of
+from oar_bench.tasks.registry import LoadedTask, Prompting, load_task
 from oar_bench.training.run import RunFolder
 from oar_bench.training.token_credit import token_credit
 from oar_bench.training.trainer import train
@@ -50,7 +51,10 @@ def evaluate_checkpoint(
         return read_json(results)
     settings = recipe.evaluation
     engine = HFEngine.load(checkpoint, settings.batch_size)
-    sampling = sampling_of(task, temperature=settings.temperature, top_p=settings.top_p)
+    sampling = sampling_of(
+        task, temperature=settings.temperature, top_p=settings.top_p,
+        max_new_tokens=settings.max_new_tokens,
+    )  # fmt: skip
     with console.stage(f"evaluate {name}", settings.problems * settings.samples) as tick:
         generate(
             engine, name, fingerprint_checkpoint(checkpoint), task, folder,
@@ -83,7 +87,9 @@ def reproduce(
         runs = [(method, seed) for seed in seeds for method in methods]
         if _is_done(recipe, runs, out):
             return out
-        task = load_task(recipe.evaluation.task, limit=recipe.evaluation.problems)
+        task = load_task(
+            recipe.evaluation.task, limit=recipe.evaluation.problems, prompting=_prompting(recipe)
+        )
         evaluation = Path("eval") / task.name
         starts: dict[Path, Path] = {}
 
@@ -113,6 +119,16 @@ def reproduce(
             write_report(out, out)
             tick(1, "")
     return out
+
+
+def _prompting(recipe: Recipe) -> Prompting:
+    """Evaluation asks as training does: through the chat template, with the system prompt."""
+    folder = Path(recipe.data_dir) if recipe.data_dir else None
+    data = recipe.data
+    if data is None or not data.chat_template:
+        return Prompting(folder)
+    template = chat_template_of(Path(str(recipe.model.path)))
+    return Prompting(folder, chat_template=template, system=data.system)
 
 
 def _run_folder(out: Path, method: str, seed: int) -> Path:
@@ -231,12 +247,13 @@ def credit_example(checkpoint: Path, recipe: Recipe, evaluation: Path) -> dict[s
     chosen = next((r for r in rows if (r["problem"], r["sample"]) in right), rows[0])
     prompt = encode(tokenizer, prompts[chosen["problem"]])
     # Sampling is keyed: the same seed gives the very ids again, so no text is re-tokenised.
-    settings = read_json(evaluation / "generation.json")["sampling"]
+    generation = read_json(evaluation / "generation.json")
+    settings = generation["sampling"]
     sampling = Sampling(**{**settings, "stop": tuple(settings["stop"])})
     [response] = sample(model, tokenizer, [prompt], [chosen["seed"]], sampling).responses
     found = token_credit(
         model, tokenizer, prompt, response, chosen["response"], chosen["seed"], EXAMPLE_METHODS,
-        recipe.credit,
+        recipe.credit, answer_type=generation["grading"].get("answer_type", "math"),
     )  # fmt: skip
     return {
         "schema": SCHEMA,

@@ -22,10 +22,11 @@ LAYERS = [
     {"reporting", "reproduce", "doctor"},
     {"regression"},
     {"stages"},
-    {"cli_check", "cli_evaluation", "cli_credit", "cli_overhead"},
+    {"cli_check", "cli_evaluation", "cli_credit", "cli_data", "cli_overhead"},
     {"cli", "__main__"},
 ]
 WITHIN = {
+    ("cli_data", "cli_evaluation"),
     ("reproduce", "reporting"),
     ("tasks", "answers"),
     ("identity", "records"),

@@ -106,11 +106,12 @@ def as_tokens(
 
 def answer_type_of(path: Path) -> AnswerType:
     """What counts as an answer in a file: as its evaluation or run says, else `math`."""
-    generation = path.parent / "generation.json"
-    if generation.is_file():
-        kind: AnswerType = read_json(generation).get("grading", {}).get("answer_type", "math")
-        return kind
-    return ANSWER_TYPE if (path.parent / "run.json").is_file() else "math"
+    for name, default in (("generation.json", "math"), ("run.json", ANSWER_TYPE)):
+        file = path.parent / name
+        if file.is_file():
+            kind: AnswerType = read_json(file).get("grading", {}).get("answer_type", default)
+            return kind
+    return "math"
 
 
 def weigh_file(

@@ -64,6 +64,8 @@ def _signed(c: Check, change: float) -> str:
 
 
 def _amount(c: Check, size: float) -> str:
+    if METRICS[c.metric].unit == "pp" and size > 1:
+        return "> 100 pp"
     return NONE if math.isnan(size) else f"{percent(size)} {METRICS[c.metric].unit}"
 
 
@@ -98,11 +100,17 @@ def sentence(c: Check) -> str:
 def _settle(c: Check) -> str:
     if math.isnan(c.detectable):
         return "nothing is known of its noise: evaluate more problems"
+    if METRICS[c.metric].unit == "pp" and c.detectable > 1:
+        return (
+            f"no drop at all can be told with {counted(len(c.seeds), 'seed')} that "
+            "scatter like these: train more seeds"
+        )
     more = math.ceil((c.detectable / c.limit) ** 2)
-    settle = f"more seeds, problems or samples, some {more} times as many in all" if more > 1 else \
-        "a little more data"  # fmt: skip
-    return (f"the minimum detectable effect is {_amount(c, c.detectable)}: "
-            f"it takes {settle}, or a wider {flag(c)}")  # fmt: skip
+    data = f"some {more} times the data" if more > 1 else "a little more data"
+    return (
+        f"the minimum detectable effect is {_amount(c, c.detectable)}: it takes {data} "
+        f"(problems, samples, seeds), or a wider {flag(c)}"
+    )
 
 
 def findings(outcome: Outcome) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ from oar_bench.reporting import overhead_text as text
 from oar_bench.reporting import tables
 from oar_bench.reporting.overhead import claims, growth, summarize
 from oar_bench.tasks.problems import ANSWER_TYPE
-from oar_bench.training.fixed import FixedSteps, as_dtype, still
+from oar_bench.training.fixed import FixedSteps, still
 from oar_bench.training.model import tiny_model, word_tokenizer
 from oar_bench.training.trainer import Trainer
 
@@ -56,9 +56,9 @@ class Asked:
         if self.memory_mib is not None:
             credit = recipe.credit.model_copy(update={"memory_mib": self.memory_mib})
             recipe = recipe.model_copy(update={"credit": credit})
-        if self.threads is not None:
-            model = recipe.model.model_copy(update={"threads": self.threads})
-            recipe = recipe.model_copy(update={"model": model})
+        dtype = self.dtype or ("bfloat16" if torch.cuda.is_available() else "float32")
+        changed = {"dtype": dtype, "threads": self.threads or recipe.model.threads}
+        recipe = recipe.model_copy(update={"model": recipe.model.model_copy(update=changed)})
         return still(recipe, self.prompts, self.group_size, max(self.lengths))
 
 
@@ -92,8 +92,6 @@ def run(asked: Asked, out: Path, command: str, console: Progress) -> dict[str, A
     with _checkpoint(asked, recipe) as folder, owned(out):
         cuda = torch.cuda.is_available()
         trainer = Trainer(recipe, asked.methods[0], 0, folder, "cuda" if cuda else "cpu")
-        dtype = asked.dtype or ("bfloat16" if cuda else "float32")
-        as_dtype(trainer, dtype)
         steps = len(asked.lengths) * len(asked.methods) * (asked.repeats + 1)
         with Grader(answer_type=ANSWER_TYPE) as grader:
             fixed = FixedSteps(
@@ -117,7 +115,7 @@ def run(asked: Asked, out: Path, command: str, console: Progress) -> dict[str, A
             "command": command,
             "settings": {
                 **given, "model": name, "threads": recipe.model.threads,
-                "memory_mib": recipe.credit.memory_mib, "dtype": dtype,
+                "memory_mib": recipe.credit.memory_mib, "dtype": recipe.model.dtype,
                 "attention": trainer.model.config._attn_implementation,
                 "recipe": recipe.name,
             },
