@@ -84,9 +84,11 @@ def check(
         raise InputError("both go to standard output", "--annotations", "leave it or --json out")
     if update and (markdown or junit):
         raise InputError("it checks nothing", "--update", "leave --markdown and --junit out")
+    from oar_bench.regression.alike import known
     from oar_bench.regression.baseline import baseline_path, read_baseline, write_baseline
     from oar_bench.regression.check import check as compare
     from oar_bench.regression.snapshot import take
+    from oar_bench.reporting.likeness import check_allow
 
     path = baseline_path(baseline)
     if update:
@@ -94,6 +96,7 @@ def check(
             raise InputError("a baseline is a .json file", f"--baseline {baseline}")
         before = read_baseline(path) if path.exists() else None
         now = take(run, allow or ())
+        check_allow(allow or (), known(now))
         entry = write_baseline(path, now, reason or "", texts, alpha, before)
         if as_json:
             print(json.dumps({"baseline": str(path), **entry}, indent=2))

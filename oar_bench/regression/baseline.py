@@ -207,8 +207,8 @@ def write_baseline(
             for (task, method, seed), result in now.results.items()
         ],
         "costs": [
-            {"method": key[0], "seed": key[1], "step_time": _rounded(now.step_time.get(key), 4),
-             "memory_mb": _rounded(now.memory.get(key), 1)}
+            {"method": key[0], "seed": key[1], "step_time": now.step_time.get(key),
+             "memory_mb": now.memory.get(key)}
             for key in keys
         ],
         "settings": now.settings,
@@ -220,10 +220,6 @@ def write_baseline(
 def _encoded(counts: Counts) -> dict[str, str | None]:
     kept = {name: getattr(counts, name) for name in KEPT}
     return {name: None if of is None else encode(of) for name, of in kept.items()}
-
-
-def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
 
 
 def scores_of(snapshot: Snapshot) -> dict[str, dict[str, float]]:

@@ -26,7 +26,13 @@ from oar_bench.reporting.frames import (
     load,
     load_run,
 )
-from oar_bench.reporting.likeness import evaluation_fields, refuse_unlike, shared_settings
+from oar_bench.reporting.likeness import (
+    allowed,
+    evaluation_fields,
+    known_fields,
+    refuse_unlike,
+    shared_settings,
+)
 from oar_bench.reporting.text import visible
 
 MODEL = "model"
@@ -104,7 +110,8 @@ def take(path: Path, allow: Names[str] = ()) -> Snapshot:
     name = visible(path.resolve().name)
     if (path / "runs").is_dir() or any(path.glob("*/seed-*/run.json")):
         collection = load(path, allow)
-        refuse_unlike(collection, allow)
+        names = [*known_fields(collection)]
+        refuse_unlike(collection, [w for w in allow if any(allowed(n, [w]) for n in names)])
         left = tuple(f"{item.where}: {item.reason}" for item in collection.left_out)
         found = [(m, r.seed, e, r) for m in collection.methods for r in collection.of(m)
                  for e in r.evaluations.values()]  # fmt: skip
@@ -170,7 +177,7 @@ def _snapshot(
 
 def _step_times(collection: Collection) -> dict[tuple[str, int], float]:
     return {
-        (method, seed): float(np.median(ratios))
+        (method, seed): round(float(np.median(ratios)), 4)  # as a file keeps it
         for method in collection.methods
         if method != REFERENCE
         for seed, ratios in ratios_by_seed(collection, method).items()
@@ -180,7 +187,7 @@ def _step_times(collection: Collection) -> dict[tuple[str, int], float]:
 
 def _memory(collection: Collection) -> dict[tuple[str, int], float]:
     peaks = {
-        (run.method, run.seed): float(run.timing["peak_memory_mb"].max())
+        (run.method, run.seed): round(float(run.timing["peak_memory_mb"].max()), 1)
         for run in collection.runs
         if "peak_memory_mb" in run.timing
     }

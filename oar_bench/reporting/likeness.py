@@ -55,7 +55,7 @@ def refuse_unlike(collection: Collection, allow: Names[str] = ()) -> list[str]:
     sentence for each difference that was allowed, for the report to print.
     """
     runs = collection.runs
-    check_allow(allow, _known(collection))
+    check_allow(allow, known_fields(collection))
     found = [*differences((run.where, _identity_of(run)) for run in runs)]
     for seed in sorted({run.seed for run in runs if _has_own_start(run)}):
         same = [run for run in runs if run.seed == seed]
@@ -151,7 +151,8 @@ def _identity_of(run: Run) -> dict[str, str]:
     return fields
 
 
-def _known(collection: Collection) -> Iterable[str]:
+def known_fields(collection: Collection) -> Iterable[str]:
+    """Every field by which runs of a collection may be unlike, which `--allow` may name."""
     yield from OF_ROWS
     for run in collection.runs:
         yield from _identity(run.settings, run.fingerprints)
