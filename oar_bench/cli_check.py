@@ -82,18 +82,28 @@ def check(
         raise InputError("a reason is needed", "--update", "add --reason 'why the numbers move'")
     if annotations and as_json:
         raise InputError("both go to standard output", "--annotations", "leave it or --json out")
+    for flag, file in (("--markdown", markdown), ("--junit", junit)):
+        if file is not None and file.is_dir():
+            raise InputError("a file is expected, not a folder", f"{flag} {file}")
     if update and (markdown or junit):
         raise InputError("it checks nothing", "--update", "leave --markdown and --junit out")
     from oar_bench.regression.alike import known
-    from oar_bench.regression.baseline import baseline_path, read_baseline, write_baseline
+    from oar_bench.regression.baseline import (
+        baseline_path,
+        is_name,
+        read_baseline,
+        write_baseline,
+    )
     from oar_bench.regression.check import check as compare
     from oar_bench.regression.snapshot import take
     from oar_bench.reporting.likeness import check_allow
 
     path = baseline_path(baseline)
     if update:
-        if path.suffix != ".json":
-            raise InputError("a baseline is a .json file", f"--baseline {baseline}")
+        if is_name(baseline) or path.suffix != ".json":
+            raise InputError(
+                "a file is needed to write to", f"--baseline {baseline}", "name one as here.json"
+            )
         before = read_baseline(path) if path.exists() else None
         now = take(run, allow or ())
         check_allow(allow or (), known(now))

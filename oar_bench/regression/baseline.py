@@ -99,15 +99,19 @@ class Baseline:
         return self.history[-1]
 
 
+def is_name(text: str) -> bool:
+    """Whether a word names a shipped baseline rather than a file."""
+    return not text.endswith(".json") and "/" not in text and text not in ("", ".", "..")
+
+
 def baseline_path(text: str) -> Path:
     """A baseline's file, by its path or, without .json and slashes, by its shipped name.
 
     >>> baseline_path("smoke").name, str(baseline_path("mine/x.json"))
     ('smoke.json', 'mine/x.json')
     """
-    path = Path(text)
-    if path.suffix == ".json" or len(path.parts) != 1:
-        return path
+    if not is_name(text):
+        return Path(text)
     return shipped("baselines") / "expected" / f"{text}.json"
 
 
