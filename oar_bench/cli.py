@@ -14,20 +14,17 @@ import typer
 from oar_bench import __version__, cli_credit
 from oar_bench.cli_check import check
 from oar_bench.cli_data import data
-from oar_bench.cli_evaluation import AsJson, DataDir, Seed, Set, evaluate, generate
+from oar_bench.cli_evaluation import AsJson, evaluate, generate
 from oar_bench.cli_overhead import overhead
+from oar_bench.cli_training import reproduce, train
+from oar_bench.cli_watch import watch
 from oar_bench.errors import OS_MENDS, InputError
 from oar_bench.stages import (
-    Reproduction,
     choice,
-    data_changes,
     is_evaluation,
     run_compare,
-    run_reproduction,
     run_scoring,
     score_responses,
-    split_words,
-    this_command,
 )
 
 app = typer.Typer(
@@ -40,7 +37,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Steps = Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")]
 Allow = Annotated[
     list[str] | None, typer.Option("--allow", help="A field that may differ; repeat for more.")
 ]
@@ -56,100 +52,8 @@ def top(
         raise typer.Exit
 
 
-@app.command()
-def reproduce(
-    recipe: Annotated[str, typer.Argument(help="A shipped recipe (tiny) or a YAML file.")],
-    seeds: Annotated[int | None, typer.Option(min=1, help="Number of paired seeds.")] = None,
-    methods: Annotated[
-        str | None, typer.Option(help="Methods, separated by commas: grpo,oar-p,shuffled.")
-    ] = None,
-    steps: Steps = None,
-    data_dir: DataDir = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of runs and report.")] = None,
-    smoke: Annotated[
-        bool, typer.Option("--smoke", help="Every stage in under a minute; numbers mean nothing.")
-    ] = False,
-) -> None:
-    """Train, evaluate and report: the whole way in one command. Run it again to resume.
-
-    Examples:
-
-      oar-bench reproduce tiny
-
-      oar-bench reproduce tiny --methods grpo,oar-p,inverted --seeds 5 --out results/inverted
-
-      oar-bench reproduce tiny --smoke --out /tmp/smoke
-
-      oar-bench reproduce tiny-credit
-    """
-    asked = Reproduction(
-        split_words(methods, "--methods") if methods is not None else None, seeds, steps,
-        this_command(), data_dir,
-    )  # fmt: skip
-    if smoke:
-        if recipe not in ("tiny", "smoke"):
-            raise InputError("it runs a recipe of its own", "--smoke", "give it with recipe tiny")
-        recipe = "smoke"
-    run_reproduction(recipe, asked, out)
-
-
-@app.command()
-def train(
-    recipe: Annotated[str, typer.Argument(help="A shipped recipe (tiny) or a YAML file.")],
-    method: Annotated[
-        str, typer.Option(help="grpo, uniform, oar-p, oar-g, shuffled, ...")
-    ] = "grpo",
-    seed: Seed = 0,
-    steps: Steps = None,
-    data_dir: DataDir = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run begun before.")
-    ] = False,
-    rollouts: Annotated[
-        Path | None,
-        typer.Option(help="Learn from the responses of this rollouts.jsonl; nothing is sampled."),
-    ] = None,
-    changes: Set = None,
-) -> None:
-    """Train one method under one seed.
-
-    Examples:
-
-      oar-bench train tiny --method oar-p --seed 1
-
-      oar-bench train tiny --method oar-p --seed 1 --resume
-
-      oar-bench train tiny --method oar-g --rollouts runs/tiny/grpo/seed-0/rollouts.jsonl
-
-      oar-bench train tiny --set train.lr=1e-4 --set train.loss_type=dapo
-
-      oar-bench train my.yaml --data-dir DIR
-    """
-    from oar_bench.config import changes_of, check_method, load_recipe
-
-    sets = [*(changes or ()), *([] if steps is None else [f"train.steps={steps}"])]
-    chosen = load_recipe(recipe, {**changes_of(sets), **data_changes(data_dir)})
-    if data_dir is not None and chosen.data is None:
-        raise InputError("the recipe trains on built-in problems", "--data-dir", "leave it out")
-    check_method(method, "--method")
-    folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
-    from oar_bench.console import Progress
-    from oar_bench.reproduce import starting_point
-    from oar_bench.training.run import refuse_begun
-    from oar_bench.training.trainer import train as run
-
-    refuse_begun(folder, resume=resume)
-    console = Progress()
-    start = starting_point(chosen, seed, console)
-    with console.stage(f"train {method}, seed {seed}", chosen.train.steps) as tick:
-        final = run(
-            chosen, method, seed, start, folder, resume=resume, rollouts=rollouts,
-            report=lambda step, count, row: tick(step, f"reward {row['reward']:.2f}"),
-        )  # fmt: skip
-    print(final)
-
-
+app.command()(reproduce)
+app.command()(train)
 app.command()(data)
 app.command()(generate)
 
@@ -223,6 +127,7 @@ def score(
 app.command()(evaluate)
 app.add_typer(cli_credit.app)
 app.command()(overhead)
+app.command()(watch)
 
 
 @app.command()

@@ -11,6 +11,7 @@ OUT/report.md, index.html, tables/, figures/
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from oar_bench.errors import InputError
 from oar_bench.evaluation.generate import generate, sampling_of
 from oar_bench.evaluation.score import score
 from oar_bench.identity import differing, fingerprint, fingerprint_checkpoint
+from oar_bench.monitor.live import training_report
 from oar_bench.records import (
     SCHEMA,
     owned,
@@ -68,11 +70,12 @@ def evaluate_checkpoint(
 
 def reproduce(
     recipe: Recipe, methods: list[str], seeds: list[int], out: Path, command: list[str],
-    console: Console,
+    console: Console, log: Sequence[str] = (),
 ) -> Path:  # fmt: skip
     """Train, evaluate and report every method under every seed; returns the folder `out`.
 
-    What is finished is left as it is; a killed run goes on at its stage and step.
+    What is finished is left as it is; a killed run goes on at its stage and step. `log` names
+    trackers that get the steps made now.
 
     Raises:
         InputError: an unknown method or task, or `out` holds a reproduction with other settings.
@@ -109,7 +112,7 @@ def reproduce(
             if _is_evaluated(folder, recipe):
                 continue  # also when its checkpoints were removed to save space
             name = f"{method}, seed {seed}"
-            final = _train(recipe, method, seed, start_of(seed), folder, console, name)
+            final = _train(recipe, method, seed, start_of(seed), folder, console, name, log)
             evaluate_checkpoint(final, task, recipe, folder / evaluation, console, name)
         example = out / "credit_example.json"
         if not example.exists():
@@ -185,17 +188,15 @@ def starting_point(recipe: Recipe, seed: int, console: Console) -> Path:
 
 
 def _train(
-    recipe: Recipe, method: str, seed: int, start: Path, folder: Path, console: Console, name: str
-) -> Path:
+    recipe: Recipe, method: str, seed: int, start: Path, folder: Path, console: Console, name: str,
+    log: Sequence[str],
+) -> Path:  # fmt: skip
     """Train one run, or go on with it; nothing is drawn for one that is finished."""
     run = RunFolder(folder)
     if run.is_finished():
         return train(recipe, method, seed, start, folder, resume=True)
-    with console.stage(f"train {name}", recipe.train.steps) as tick:
-        return train(
-            recipe, method, seed, start, folder, resume=True,
-            report=lambda step, steps, row: tick(step, f"reward {row['reward']:.2f}"),
-        )  # fmt: skip
+    with training_report(console, name, folder, recipe.train.steps, log, brief=True) as report:
+        return train(recipe, method, seed, start, folder, resume=True, report=report)
 
 
 def _claim(

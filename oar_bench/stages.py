@@ -230,6 +230,7 @@ class Reproduction:
     steps: int | None
     command: list[str]
     data_dir: Path | None = None
+    log: tuple[str, ...] = ()
 
 
 def run_reproduction(name: str, asked: Reproduction, out: Path | None) -> None:
@@ -282,7 +283,7 @@ def _reproduce(recipe: Recipe, asked: Reproduction, folder: Path) -> None:
 
     methods = asked.methods or list(recipe.reproduce.methods)
     seeds = list(range(asked.seeds or recipe.reproduce.seeds))
-    reproduce(recipe, methods, seeds, folder, asked.command, Progress())
+    reproduce(recipe, methods, seeds, folder, asked.command, Progress(), asked.log)
 
 
 def print_comparison(folder: Path) -> None:

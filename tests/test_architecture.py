@@ -16,13 +16,14 @@ LAYERS = [
     {"errors", "resources", "keyed"},
     {"records", "config", "identity", "console"},
     {"answers", "engines", "credit", "tasks"},
-    {"overhead"},
+    {"overhead", "monitor"},
     {"training", "evaluation"},
     {"integrations"},
     {"reporting", "reproduce", "doctor"},
     {"regression"},
     {"stages"},
-    {"cli_check", "cli_evaluation", "cli_credit", "cli_data", "cli_overhead"},
+    {"cli_check", "cli_evaluation", "cli_credit", "cli_data", "cli_overhead", "cli_watch"},
+    {"cli_training"},
     {"cli", "__main__"},
 ]
 WITHIN = {
@@ -73,6 +74,7 @@ def test_files_stay_short(path):
     ("module", "unwanted"),
     [
         ("oar_bench.cli", {"torch", "transformers", "lm_eval", "pandas", "numpy", "pydantic"}),
+        ("oar_bench.monitor.folder", {"torch", "numpy", "pydantic", "rich"}),
         ("oar_bench.answers", {"torch", "sympy", "math_verify", "numpy"}),
         ("oar_bench.evaluation.statistics", {"torch", "transformers"}),
     ],

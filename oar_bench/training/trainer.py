@@ -126,7 +126,10 @@ class Trainer:
             with timer.phase("rollout"):
                 rollout = replay.of_step(step, self.tokenizer, self.model.device)
             grades = self.grade(rollout, grader, timer)
-        return self.learn(step, rollout, grades, timer)
+        left = self.learn(step, rollout, grades, timer)
+        if replay is None:
+            left.metrics.update(self.sampler.metrics())
+        return left
 
     def _collect(self, step: int, grader: Grader, timer: PhaseTimer) -> tuple[Rollout, list[Grade]]:
         """Sample and grade; with dynamic sampling, until enough groups have a signal."""
