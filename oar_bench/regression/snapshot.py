@@ -168,10 +168,11 @@ def _snapshot(
             if run else {}  # fmt: skip
         model = str(evaluation.fingerprints.get("model", "unknown"))
         results[task, method, seed] = Result(count(evaluation), model, training)
+    made_in = next((run.environment for run in collection.runs if run.environment), environment())
     settings = {k: v for run in collection.runs for k, v in shared_settings(run.settings).items()}
     return Snapshot(
         name, whole, tasks, results, _step_times(collection), _memory(collection), settings,
-        environment(), left_out, problems,
+        made_in, left_out, problems,
     )  # fmt: skip
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from oar_bench.regression.baseline import Baseline
+from oar_bench.regression.check import check
+from oar_bench.regression.counts import Counts
 from oar_bench.regression.decide import decide, measure, seed_noise
+from oar_bench.regression.limits import limits_of
+from oar_bench.regression.snapshot import Result, Snapshot, TaskOf
 
 ALPHA = 0.05
 
@@ -16,8 +21,8 @@ ALPHA = 0.05
 class Design:
     """Problems with difficulties as on a real test set, methods x seeds that scatter by `sd`.
 
-    `sd` is that of a training seed's score; `shared` the part of it that baseline and re-run have
-    in common (the same warm start and data order); `rare`: all problems are solved nearly always.
+    `sd` is that of a training seed's score, `unequal`: it is 0.5 to 1.5 times that, by method;
+    `rare`: all problems are solved nearly always.
     """
 
     problems: int
@@ -27,10 +32,15 @@ class Design:
     sd: float = 0.0
     unequal: bool = False
     rare: bool = False
+    of: int | None = None
 
     def scores(self, rng, drop):
-        """(M, S, P) shares: `drop` is what each method loses on average, (M,)."""
-        logits = rng.normal(5.0 if self.rare else 0.8, 0.3 if self.rare else 2.0, self.problems)
+        """(M, S, P) shares, before and now: `drop` is what each method loses on average, (M,).
+
+        With `of` the problems are those of that seed.
+        """
+        draws = rng if self.of is None else np.random.default_rng(self.of)
+        logits = draws.normal(5.0 if self.rare else 0.8, 0.3 if self.rare else 2.0, self.problems)
         p = 1 / (1 + np.exp(-logits))
         sd = self.sd * (np.linspace(0.5, 1.5, self.methods) if self.unequal else 1.0)
 
@@ -83,3 +93,34 @@ def effect(design, draws=9, seed=1):
     none = np.zeros(design.methods)
     found = [checks_of(design, 0.05, none, rng) for _ in range(draws)]
     return float(np.median([max(c.detectable(ALPHA, len(cs)) for c in cs) for cs in found]))
+
+
+def reproduction(design, rng, slowdown=0.0):
+    """A snapshot with every check: accuracy, truncation, no answer, tokens, step time, memory."""
+    _, shares = design.scores(rng, np.zeros(design.methods))
+    k, names = design.samples, ["grpo", "oar-p", "oar-g", "shuffled"][: design.methods]
+    results, steps, memory = {}, {}, {}
+    for name, of in zip(names, shares, strict=True):
+        for seed, row in enumerate(of):
+            correct = np.rint(row * k).astype(int)
+            lost = rng.binomial(k - correct, 0.05)
+            tokens = rng.normal(40 * k, 12 * np.sqrt(k), correct.size).astype(int)
+            counts = Counts(k, correct, lost, rng.binomial(k - correct - lost, 0.05), tokens)
+            results["sum", name, seed] = Result(counts, "m")
+            memory[name, seed] = 600.0 + rng.normal(0, 5)
+            if name != "grpo":
+                steps[name, seed] = float(np.exp(1 + slowdown + rng.normal(0, 0.02)))
+    tasks = {"sum": TaskOf(design.problems, "n", k, {"fingerprints.task": "t"})}
+    return Snapshot("run", True, tasks, results, steps, memory, {}, {})
+
+
+def whole_check(design, limits, draws, seed=0):
+    """Verdicts on all checks of `draws` equal re-runs together."""
+    rng = np.random.default_rng(seed)
+    count = Counter()
+    for _ in range(draws):
+        state = rng.integers(2**32)  # the same problems in both
+        before, now = (reproduction(replace(design, of=int(state)), rng) for _ in range(2))
+        baseline = Baseline(before, {}, None, ({"date": "", "reason": ""},))
+        count[check(baseline, now, limits_of(limits), ALPHA).verdict] += 1
+    return {name: count[name] / draws for name in ("pass", "regression", "too little data")}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.regression.simulate import ALPHA, Design, effect, rates
+from tests.regression.simulate import ALPHA, Design, effect, rates, whole_check
 
 DRAWS = 1000
 NOISE = (
@@ -59,3 +59,11 @@ def test_rare_failures_stay_near_the_stated_error():
     print(f"rare: pass {equal['pass']}, a drop of the margin passes {lost['pass']}")
     assert equal["pass"] >= 1 - ALPHA - NOISE
     assert lost["pass"] <= 0.10 + NOISE
+
+
+def test_an_equal_reproduction_passes_all_its_checks_at_once():
+    """23 checks: four metrics of four methods, three step times, four peaks."""
+    sizes = {"drop": "9pp", "truncated": "3pp", "no-answer": "3pp", "tokens": "10%"}
+    found = whole_check(Design(400, 4, 3, 4, 0.01), sizes, 100)
+    print(f"whole reproductions: {found}")
+    assert found["pass"] >= 0.95
