@@ -90,15 +90,15 @@ STATUSES = ("correct", "wrong", "no_answer", "truncated")
 def make_verdicts(folder: Path, task: str, model: str, options: argparse.Namespace) -> None:
     """An evaluation as `score` leaves it: problems, samples, scores, results."""
     rng = random.Random(f"{model} {task}")
-    prints = {"task": "t", "data": task, "prompt": "p", "sampling": "s", "grader": "g"}
-    mark = fingerprint({**prints, "model": model})
+    prints = {"task": "t", "data": task, "prompt": "p", "sampling": "s", "model": model}
+    mark = fingerprint(prints)
     counts, tokens, n = dict.fromkeys(STATUSES, 0), 0, options.problems * options.samples
     folder.mkdir(parents=True)
     with (folder / "problems.jsonl").open("w", encoding="utf-8") as file:
         for i in range(options.problems):
             file.write(dumps({
-                "schema": SCHEMA, "problem": f"{task}-{i:06d}", "prompt": f"Problem {i}. {SENTENCE}",
-                "gold": answer_of(i, 0), "level": i % 5 + 1, "subject": f"subject {i % 7}",
+                "schema": SCHEMA, "problem": f"{task}-{i:06d}", "gold": answer_of(i, 0),
+                "prompt": f"Problem {i}. {SENTENCE}", "level": i % 5 + 1, "subject": f"subject {i % 7}",
             }) + "\n")  # fmt: skip
     samples = (folder / "samples.jsonl").open("w", encoding="utf-8")
     scores = (folder / "scores.jsonl").open("w", encoding="utf-8")
@@ -134,7 +134,7 @@ def make_verdicts(folder: Path, task: str, model: str, options: argparse.Namespa
         "metrics": {"n_samples": n, "statuses": counts, "avg@k": {"value": counts["correct"] / n},
                     "truncated": counts["truncated"] / n, "no_answer": counts["no_answer"] / n,
                     "response_tokens": tokens / n, "equal_completions": 0.0},
-        "fingerprints": {**prints, "model": model}, "environment": {},
+        "fingerprints": {**prints, "grader": "g"}, "environment": {},
     })  # fmt: skip
 
 
