@@ -29,7 +29,7 @@ from typing import Any, get_args
 import torch
 
 from oar_bench.answers import Grade, Grader, Status
-from oar_bench.config import Recipe, TrainSettings, check_method
+from oar_bench.config import Recipe, RolloutSettings, TrainSettings, check_method
 from oar_bench.credit.assign import Credit, assign, weight_metrics
 from oar_bench.credit.files import credit_rows
 from oar_bench.errors import InputError
@@ -335,6 +335,8 @@ def train(
         raise InputError("no such file", str(rollouts), "give the rollouts.jsonl of a run's folder")
     source = source_of(recipe)
     wanted = describe(recipe, method, seed, fingerprint_checkpoint(start), rollouts, source)
+    if rollouts is not None:  # no engine is started to sample what is there
+        recipe = recipe.model_copy(update={"rollout": RolloutSettings()})
     steps = recipe.train.steps
     with owned(out), ExitStack() as stack:
         newest, done = open_run(run, wanted, steps)
