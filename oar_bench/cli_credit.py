@@ -59,13 +59,8 @@ def weights(
     settings = load_credit(recipe, {})
     from oar_bench.console import Progress
     from oar_bench.integrations.saved import weigh_file
-    from oar_bench.records import read_jsonl
 
-    total = sum(1 for _ in read_jsonl(responses))
-    with Progress().stage(f"weigh {responses.name}", total) as tick:
-        done = weigh_file(
-            model, responses, out, method, settings, kind, lambda n, _: tick(n, "")
-        )  # fmt: skip
+    done = weigh_file(model, responses, out, method, settings, kind, Progress())
     if as_json:
         print(json.dumps(done, indent=2))
         return

@@ -20,7 +20,8 @@ from oar_bench.credit.methods import replacement_of
 from oar_bench.engines.hf import HFEngine, pad_id
 from oar_bench.errors import InputError, nearest
 from oar_bench.identity import environment, fingerprint, fingerprint_checkpoint
-from oar_bench.integrations.saved import Response, batch_of
+from oar_bench.integrations.responses import Response
+from oar_bench.integrations.saved import batch_of
 from oar_bench.records import SCHEMA
 from oar_bench.reporting.fidelity_measure import EXACT, FLOOR, OTHER, Measured
 from oar_bench.reporting.fidelity_source import Answers, Source, gather

@@ -15,7 +15,8 @@ from oar_bench.credit.fidelity import answer_curves, is_ranked, spearman, top_ov
 from oar_bench.credit.methods import DRAWN, CreditBatch, importance, replacement_of
 from oar_bench.engines.hf import HFEngine, pad_id
 from oar_bench.evaluation.summary import finite
-from oar_bench.integrations.saved import Response, batch_of
+from oar_bench.integrations.responses import Response
+from oar_bench.integrations.saved import batch_of
 from oar_bench.keyed import derive
 from oar_bench.overhead.phases import PhaseTimer
 from oar_bench.reporting.fidelity_source import Answers

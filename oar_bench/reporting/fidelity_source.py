@@ -14,7 +14,12 @@ from oar_bench.errors import InputError
 from oar_bench.evaluation.asking import Asking
 from oar_bench.evaluation.generate import requests_of
 from oar_bench.identity import fingerprint, fingerprint_files
-from oar_bench.integrations.saved import Response, answer_type_of, check_fit, read_responses
+from oar_bench.integrations.responses import (
+    Response,
+    answer_type_of,
+    check_fit,
+    read_responses,
+)
 from oar_bench.keyed import derive
 from oar_bench.tasks.registry import LoadedTask
 
