@@ -23,8 +23,8 @@ def overhead(
     ] = "64,128,256,512",
     prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of each prompt.")] = 16,
     answer_tokens: Annotated[int, typer.Option(min=1, help="Tokens of each answer.")] = 4,
-    prompts: Annotated[int, typer.Option(min=1, help="Prompts a step.")] = 2,
-    group_size: Annotated[int, typer.Option(min=2, help="Responses to each prompt.")] = 4,
+    prompts: Annotated[int, typer.Option(min=1, max=1024, help="Prompts a step.")] = 2,
+    group_size: Annotated[int, typer.Option(min=2, max=1024, help="Responses to each prompt.")] = 4,
     repeats: Annotated[int, typer.Option(min=2, help="Timed steps of each.")] = 5,
     margin: Annotated[
         float, typer.Option(min=0, help="A step is negligibly dearer up to 1 + MARGIN x grpo's.")
@@ -47,7 +47,8 @@ def overhead(
     """Measure a whole training step of each method, phase by phase: seconds, operations, memory.
 
     Methods take turns in every repeat, so that a drifting machine doesn't decide. Writes
-    overhead.md, overhead.csv, overhead.json and overhead.svg.
+    overhead.md, overhead.csv, overhead.json and overhead.svg, and each repeat to overhead.jsonl
+    once it is done: run it again to resume, or with more repeats.
 
     Examples:
 

@@ -206,7 +206,7 @@ BAD = [
     (["CKPT", "--responses", "FILE", "--row", "0"], "--row"),
     (["CKPT", "--responses", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
     (["CKPT", "--responses", "FILE", "--method", "oarp"], "did you mean 'oar-p'?"),
-    (["CKPT", "--responses", "FILE", "--method", ","], "no name is given"),
+    (["CKPT", "--responses", "FILE", "--method", ","], "nothing is given"),
     (["CKPT", "--responses", "FILE", "--q", "2"], "credit.q"),
     (["CKPT", "--responses", "FILE", "--pfinal", "first"], "credit.pfinal"),
     (["CKPT", "--responses", "FILE", "--recipe", "tinny"], "did you mean 'tiny'?"),
