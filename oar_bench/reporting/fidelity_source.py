@@ -25,6 +25,11 @@ from oar_bench.tasks.registry import LoadedTask
 
 Tick = Callable[[int], None]
 
+_OPTIONS = {
+    "--tasks": "--task", "temperature": "--temperature", "max_new_tokens": "--max-new-tokens"
+}  # fmt: skip
+"""What others call the options of this command."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -113,10 +118,14 @@ def _of_file(source: Source, file: Path, engine: HFEngine) -> Answers:
 
 
 def _of_task(source: Source, model: Path, engine: HFEngine, tick: Tick) -> Answers:
-    ((task, sampling),) = source.asking.load(
-        [str(source.task)], model, limit=source.problems, temperature=source.temperature,
-        top_p=1.0, max_new_tokens=source.max_new_tokens,
-    )  # fmt: skip
+    try:
+        ((task, sampling),) = source.asking.load(
+            [str(source.task)], model, limit=source.problems, temperature=source.temperature,
+            top_p=1.0, max_new_tokens=source.max_new_tokens,
+        )  # fmt: skip
+    except InputError as error:
+        where = _OPTIONS.get(error.where, error.where)
+        raise InputError(error.message, where, error.mend) from error
     kind = source.answer_type or task.grading.get("answer_type", "math")
     if source.gold:
         about = f"worked solutions to {task.name}"
