@@ -303,7 +303,7 @@ def test_what_is_not_covered_is_refused(make):
     with pytest.raises(InputError, match="unknown answer type 'maths'"):
         make(Weighted, method="oar-p", answer_type="maths")
     with pytest.raises(InputError, match=r"credit: a dict is given; write CreditSettings"):
-        make(Weighted, method="oar-p", credit={"q": 0.3})
+        make(Weighted, method="oar-p", extra={"credit": {"q": 0.3}})
     trainer, _ = make(Weighted, **WEIGHTED, extra={"rollout_func": rollout(mask=True)})
     with pytest.raises(InputError, match="env_mask"):
         trainer.train()
