@@ -12,19 +12,20 @@ from typing import Annotated, Any
 import typer
 
 from oar_bench import __version__, cli_credit
-from oar_bench.cli_evaluation import AsJson, Seed, evaluate, generate
+from oar_bench.cli_claims import Evidence, claims
+from oar_bench.cli_data import data
+from oar_bench.cli_evaluation import AsJson, evaluate, generate
+from oar_bench.cli_import import import_results
 from oar_bench.cli_overhead import overhead
+from oar_bench.cli_training import reproduce, train
+from oar_bench.cli_watch import watch
 from oar_bench.errors import OS_MENDS, InputError
 from oar_bench.stages import (
-    Reproduction,
     choice,
     is_evaluation,
     run_compare,
-    run_reproduction,
     run_scoring,
     score_responses,
-    split_words,
-    this_command,
 )
 
 app = typer.Typer(
@@ -37,7 +38,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Steps = Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")]
 Allow = Annotated[
     list[str] | None, typer.Option("--allow", help="A field that may differ; repeat for more.")
 ]
@@ -53,84 +53,9 @@ def top(
         raise typer.Exit
 
 
-@app.command()
-def reproduce(
-    recipe: Annotated[str, typer.Argument(help="A shipped recipe (tiny) or a YAML file.")],
-    seeds: Annotated[int | None, typer.Option(min=1, help="Number of paired seeds.")] = None,
-    methods: Annotated[
-        str | None, typer.Option(help="Methods, separated by commas: grpo,oar-p,shuffled.")
-    ] = None,
-    steps: Steps = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of runs and report.")] = None,
-    smoke: Annotated[
-        bool, typer.Option("--smoke", help="Every stage in under a minute; numbers mean nothing.")
-    ] = False,
-) -> None:
-    """Train, evaluate and report: the whole way in one command. Run it again to resume.
-
-    Examples:
-
-      oar-bench reproduce tiny
-
-      oar-bench reproduce tiny --methods grpo,oar-p,inverted --seeds 5 --out results/inverted
-
-      oar-bench reproduce tiny --smoke --out /tmp/smoke
-
-      oar-bench reproduce tiny-credit
-    """
-    asked = Reproduction(
-        split_words(methods, "--methods") if methods is not None else None, seeds, steps,
-        this_command(),
-    )  # fmt: skip
-    if smoke:
-        if recipe not in ("tiny", "smoke"):
-            raise InputError("it runs a recipe of its own", "--smoke", "give it with recipe tiny")
-        recipe = "smoke"
-    run_reproduction(recipe, asked, out)
-
-
-@app.command()
-def train(
-    recipe: Annotated[str, typer.Argument(help="A shipped recipe (tiny) or a YAML file.")],
-    method: Annotated[
-        str, typer.Option(help="grpo, uniform, oar-p, oar-g, shuffled, ...")
-    ] = "grpo",
-    seed: Seed = 0,
-    steps: Steps = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run begun before.")
-    ] = False,
-) -> None:
-    """Train one method under one seed.
-
-    Examples:
-
-      oar-bench train tiny --method oar-p --seed 1
-
-      oar-bench train tiny --method oar-p --seed 1 --resume
-    """
-    from oar_bench.config import check_method, load_recipe
-
-    chosen = load_recipe(recipe, {"train": {"steps": steps}} if steps is not None else None)
-    check_method(method, "--method")
-    folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
-    from oar_bench.console import Progress
-    from oar_bench.reproduce import starting_point
-    from oar_bench.training.run import refuse_begun
-    from oar_bench.training.trainer import train as run
-
-    refuse_begun(folder, resume=resume)
-    console = Progress()
-    start = starting_point(chosen, seed, console)
-    with console.stage(f"train {method}, seed {seed}", chosen.train.steps) as tick:
-        final = run(
-            chosen, method, seed, start, folder, resume=resume,
-            report=lambda step, count, row: tick(step, f"reward {row['reward']:.2f}"),
-        )  # fmt: skip
-    print(final)
-
-
+app.command()(reproduce)
+app.command()(train)
+app.command()(data)
 app.command()(generate)
 
 
@@ -201,25 +126,34 @@ def score(
 
 
 app.command()(evaluate)
+app.command("import")(import_results)
 app.add_typer(cli_credit.app)
 app.command()(overhead)
+app.command()(claims)
+app.command()(watch)
 
 
 @app.command()
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder that `reproduce` wrote, or its runs/.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the report; default RUNS.")] = None,
+    evidence: Evidence = None,
     allow: Allow = None,
 ) -> None:
     """Write report.md and a self-contained index.html from finished runs.
 
-    Example:
+    Claims are judged by the runs, by RUNS/overhead and RUNS/fidelity if these are there, and by
+    the folders that --evidence names.
+
+    Examples:
 
       oar-bench report results/tiny --out reports/tiny
+
+      oar-bench report results/tiny --evidence overhead/tiny --evidence fidelity
     """
     from oar_bench.reporting.report import write_report
 
-    paths = write_report(runs, out or runs, allow or ())
+    paths = write_report(runs, out or runs, allow or (), evidence or ())
     print(paths.html)
     print(paths.markdown)
 

@@ -59,6 +59,10 @@ Probe = Annotated[
     str | None,
     typer.Option(help="partial:0.6: have the questions completed instead (contamination)."),
 ]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="SECTION.KEY=VALUE in the recipe; repeat for more."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 

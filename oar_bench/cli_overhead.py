@@ -39,7 +39,7 @@ def overhead(
         int | None, typer.Option(min=1, max=1024, help="CPU threads, instead of the recipe's.")
     ] = None,
     dtype: Annotated[
-        str | None, typer.Option(help="float32 (default on CPU), bfloat16 (GPU) or float16.")
+        str | None, typer.Option(help="float32 (default on CPU) or bfloat16 (on a GPU).")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; default overhead/MODEL.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
@@ -62,7 +62,7 @@ def overhead(
     for name in names:
         check_method(name, "--methods")
     sizes = [_length(word) for word in split_words(lengths, "--lengths")]
-    choice(dtype, ("float32", "bfloat16", "float16"), "--dtype")
+    choice(dtype, ("float32", "bfloat16"), "--dtype")
     if not Path(model).is_dir() and ("/" in model or model.startswith(".")):
         from oar_bench.engines.tokens import check_checkpoint
 

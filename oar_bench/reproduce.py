@@ -11,6 +11,7 @@ OUT/report.md, index.html, tables/, figures/
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from oar_bench.errors import InputError
 from oar_bench.evaluation.generate import generate, sampling_of
 from oar_bench.evaluation.score import score
 from oar_bench.identity import differing, fingerprint, fingerprint_checkpoint
+from oar_bench.monitor.live import training_report
 from oar_bench.records import (
     SCHEMA,
     owned,
@@ -32,7 +34,8 @@ from oar_bench.records import (
     refuse_foreign,
     write_json,
 )
-from oar_bench.tasks.registry import LoadedTask, load_task
+from oar_bench.tasks.chat import chat_template_of
+from oar_bench.tasks.registry import LoadedTask, Prompting, load_task
 from oar_bench.training.run import RunFolder
 from oar_bench.training.token_credit import token_credit
 from oar_bench.training.trainer import train
@@ -50,7 +53,10 @@ def evaluate_checkpoint(
         return read_json(results)
     settings = recipe.evaluation
     engine = HFEngine.load(checkpoint, settings.batch_size)
-    sampling = sampling_of(task, temperature=settings.temperature, top_p=settings.top_p)
+    sampling = sampling_of(
+        task, temperature=settings.temperature, top_p=settings.top_p,
+        max_new_tokens=settings.max_new_tokens,
+    )  # fmt: skip
     with console.stage(f"evaluate {name}", settings.problems * settings.samples) as tick:
         generate(
             engine, name, fingerprint_checkpoint(checkpoint), task, folder,
@@ -64,11 +70,12 @@ def evaluate_checkpoint(
 
 def reproduce(
     recipe: Recipe, methods: list[str], seeds: list[int], out: Path, command: list[str],
-    console: Console,
+    console: Console, log: Sequence[str] = (),
 ) -> Path:  # fmt: skip
     """Train, evaluate and report every method under every seed; returns the folder `out`.
 
-    What is finished is left as it is; a killed run goes on at its stage and step.
+    What is finished is left as it is; a killed run goes on at its stage and step. `log` names
+    trackers that get the steps made now.
 
     Raises:
         InputError: an unknown method or task, or `out` holds a reproduction with other settings.
@@ -83,7 +90,9 @@ def reproduce(
         runs = [(method, seed) for seed in seeds for method in methods]
         if _is_done(recipe, runs, out):
             return out
-        task = load_task(recipe.evaluation.task, limit=recipe.evaluation.problems)
+        task = load_task(
+            recipe.evaluation.task, limit=recipe.evaluation.problems, prompting=_prompting(recipe)
+        )
         evaluation = Path("eval") / task.name
         starts: dict[Path, Path] = {}
 
@@ -103,7 +112,8 @@ def reproduce(
             if _is_evaluated(folder, recipe):
                 continue  # also when its checkpoints were removed to save space
             name = f"{method}, seed {seed}"
-            final = _train(recipe, method, seed, start_of(seed), folder, console, name)
+            first = _first_rollouts(out, methods, method, seed)
+            final = _train(recipe, method, seed, start_of(seed), folder, console, name, log, first)
             evaluate_checkpoint(final, task, recipe, folder / evaluation, console, name)
         example = out / "credit_example.json"
         if not example.exists():
@@ -113,6 +123,22 @@ def reproduce(
             write_report(out, out)
             tick(1, "")
     return out
+
+
+def _first_rollouts(out: Path, methods: Sequence[str], method: str, seed: int) -> Path | None:
+    """The responses of the seed's first run, if it isn't this one: step 1 is paired by them."""
+    file = _run_folder(out, methods[0], seed) / "rollouts.jsonl"
+    return file if method != methods[0] and file.is_file() else None
+
+
+def _prompting(recipe: Recipe) -> Prompting:
+    """Evaluation asks as training does: through the chat template, with the system prompt."""
+    folder = Path(recipe.data_dir) if recipe.data_dir else None
+    data = recipe.data
+    if data is None or not data.chat_template:
+        return Prompting(folder)
+    template = chat_template_of(Path(str(recipe.model.path)))
+    return Prompting(folder, chat_template=template, system=data.system)
 
 
 def _run_folder(out: Path, method: str, seed: int) -> Path:
@@ -169,17 +195,15 @@ def starting_point(recipe: Recipe, seed: int, console: Console) -> Path:
 
 
 def _train(
-    recipe: Recipe, method: str, seed: int, start: Path, folder: Path, console: Console, name: str
-) -> Path:
+    recipe: Recipe, method: str, seed: int, start: Path, folder: Path, console: Console, name: str,
+    log: Sequence[str], first: Path | None,
+) -> Path:  # fmt: skip
     """Train one run, or go on with it; nothing is drawn for one that is finished."""
     run = RunFolder(folder)
     if run.is_finished():
         return train(recipe, method, seed, start, folder, resume=True)
-    with console.stage(f"train {name}", recipe.train.steps) as tick:
-        return train(
-            recipe, method, seed, start, folder, resume=True,
-            report=lambda step, steps, row: tick(step, f"reward {row['reward']:.2f}"),
-        )  # fmt: skip
+    with training_report(console, name, folder, recipe.train.steps, log, brief=True) as report:
+        return train(recipe, method, seed, start, folder, resume=True, report=report, first=first)
 
 
 def _claim(
@@ -231,12 +255,13 @@ def credit_example(checkpoint: Path, recipe: Recipe, evaluation: Path) -> dict[s
     chosen = next((r for r in rows if (r["problem"], r["sample"]) in right), rows[0])
     prompt = encode(tokenizer, prompts[chosen["problem"]])
     # Sampling is keyed: the same seed gives the very ids again, so no text is re-tokenised.
-    settings = read_json(evaluation / "generation.json")["sampling"]
+    generation = read_json(evaluation / "generation.json")
+    settings = generation["sampling"]
     sampling = Sampling(**{**settings, "stop": tuple(settings["stop"])})
     [response] = sample(model, tokenizer, [prompt], [chosen["seed"]], sampling).responses
     found = token_credit(
         model, tokenizer, prompt, response, chosen["response"], chosen["seed"], EXAMPLE_METHODS,
-        recipe.credit,
+        recipe.credit, answer_type=generation["grading"].get("answer_type", "math"),
     )  # fmt: skip
     return {
         "schema": SCHEMA,

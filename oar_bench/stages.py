@@ -212,6 +212,15 @@ def _pp(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f}"
 
 
+def data_changes(data_dir: Path | None) -> dict[str, Any]:
+    """`--data-dir` as a change to a recipe; InputError when there is no such folder."""
+    if data_dir is None:
+        return {}
+    if not data_dir.is_dir():
+        raise InputError("no such folder", f"--data-dir {data_dir}")
+    return {"data_dir": str(data_dir)}
+
+
 @dataclass(frozen=True)
 class Reproduction:
     """What `reproduce` is asked for besides the recipe; None: what the recipe says."""
@@ -220,6 +229,8 @@ class Reproduction:
     seeds: int | None
     steps: int | None
     command: list[str]
+    data_dir: Path | None = None
+    log: tuple[str, ...] = ()
 
 
 def run_reproduction(name: str, asked: Reproduction, out: Path | None) -> None:
@@ -254,11 +265,15 @@ def _checked(name: str, asked: Reproduction) -> Recipe:
     from oar_bench.config import check_method, load_recipe
     from oar_bench.tasks.registry import check_task
 
-    changes = {"train": {"steps": asked.steps}} if asked.steps is not None else None
+    changes = data_changes(asked.data_dir)
+    if asked.steps is not None:
+        changes["train"] = {"steps": asked.steps}
     recipe = load_recipe(name, changes)
     for method in asked.methods or ():
         check_method(method, "--methods")
     check_task(recipe.evaluation.task, f"recipe {recipe.name}: evaluation.task")
+    for task in recipe.data.overlap if recipe.data else ():
+        check_task(task, f"recipe {recipe.name}: data.overlap")
     return recipe
 
 
@@ -268,7 +283,7 @@ def _reproduce(recipe: Recipe, asked: Reproduction, folder: Path) -> None:
 
     methods = asked.methods or list(recipe.reproduce.methods)
     seeds = list(range(asked.seeds or recipe.reproduce.seeds))
-    reproduce(recipe, methods, seeds, folder, asked.command, Progress())
+    reproduce(recipe, methods, seeds, folder, asked.command, Progress(), asked.log)
 
 
 def print_comparison(folder: Path) -> None:

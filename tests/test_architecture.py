@@ -16,19 +16,30 @@ LAYERS = [
     {"errors", "resources", "keyed"},
     {"records", "config", "identity", "console"},
     {"answers", "engines", "credit", "tasks"},
-    {"overhead"},
+    {"overhead", "monitor"},
     {"training", "evaluation"},
-    {"integrations"},
+    {"integrations", "importing", "claims"},
     {"reporting", "reproduce", "doctor"},
     {"stages"},
-    {"cli_evaluation", "cli_credit", "cli_overhead"},
+    {
+        "cli_claims",
+        "cli_evaluation",
+        "cli_credit",
+        "cli_data",
+        "cli_import",
+        "cli_overhead",
+        "cli_watch",
+    },
+    {"cli_training"},
     {"cli", "__main__"},
 ]
 WITHIN = {
+    ("cli_data", "cli_evaluation"),
     ("reproduce", "reporting"),
     ("tasks", "answers"),
     ("identity", "records"),
     ("__main__", "cli"),
+    ("cli_import", "cli_evaluation"),
 }
 
 
@@ -71,6 +82,7 @@ def test_files_stay_short(path):
     ("module", "unwanted"),
     [
         ("oar_bench.cli", {"torch", "transformers", "lm_eval", "pandas", "numpy", "pydantic"}),
+        ("oar_bench.monitor.folder", {"torch", "numpy", "pydantic", "rich"}),
         ("oar_bench.answers", {"torch", "sympy", "math_verify", "numpy"}),
         ("oar_bench.evaluation.statistics", {"torch", "transformers"}),
     ],

@@ -22,7 +22,7 @@ def test_shipped_recipes_load(name):
         ({"name": "x", "warmstart": {"tarmget": 3}}, "did you mean 'target'"),
         ({"name": "x", "train": {"steps": 0}}, "train.steps: input should be greater than 0"),
         ({"name": "x", "train": {"group_size": 1}}, "train.group_size"),
-        ({"name": "x", "train": {"loss_type": "ppo"}}, "'grpo', 'dapo' or 'dr_grpo'"),
+        ({"name": "x", "train": {"loss_type": "ppo"}}, "'grpo', 'dapo', 'dr_grpo' or 'cispo'"),
         ({"name": "x", "credit": {"q": 1.5}}, "credit.q"),
         ({"name": "x", "reproduce": {"methods": ["nope"]}}, "reproduce.methods.0"),
         ({"train": {}}, "'name' is missing"),

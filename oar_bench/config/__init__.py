@@ -1,6 +1,8 @@
 """The recipe: everything that a training run depends on, checked when it is read."""
 
+from oar_bench.config.check import read_mapping, validated
 from oar_bench.config.load import (
+    changes_of,
     check_method,
     load_credit,
     load_recipe,
@@ -11,11 +13,17 @@ from oar_bench.config.load import (
 from oar_bench.config.settings import (
     IMPORTANCE_METHODS,
     METHODS,
+    PROMPTS,
+    SIZES,
     CreditSettings,
+    DataSet,
+    DataSettings,
     EvaluationSettings,
     Importance,
+    LoraSettings,
     Method,
     ModelSettings,
+    PassRateSettings,
     Pfinal,
     Recipe,
     ReproduceSettings,
@@ -28,11 +36,17 @@ from oar_bench.config.settings import (
 __all__ = [
     "IMPORTANCE_METHODS",
     "METHODS",
+    "PROMPTS",
+    "SIZES",
     "CreditSettings",
+    "DataSet",
+    "DataSettings",
     "EvaluationSettings",
     "Importance",
+    "LoraSettings",
     "Method",
     "ModelSettings",
+    "PassRateSettings",
     "Pfinal",
     "Recipe",
     "ReproduceSettings",
@@ -40,10 +54,13 @@ __all__ = [
     "Section",
     "TrainSettings",
     "WarmStartSettings",
+    "changes_of",
     "check_method",
     "load_credit",
     "load_recipe",
     "parse_recipe",
+    "read_mapping",
     "shipped_recipes",
     "suite_of",
+    "validated",
 ]

@@ -6,12 +6,14 @@ and every value has its range, so that a run fails before it starts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
 
+from oar_bench.config.check import read_mapping, validated
 from oar_bench.config.settings import METHODS, CreditSettings, Recipe
 from oar_bench.errors import InputError, nearest
 from oar_bench.resources import shipped
@@ -53,12 +55,43 @@ def load_recipe(name: str, changes: dict[str, Any] | None = None) -> Recipe:
     for section, values in (changes or {}).items():
         before = content.get(section) or {}
         if isinstance(values, dict) and isinstance(before, dict):
-            content[section] = {**before, **values}
+            content[section] = _laid_over(before, values)
         elif isinstance(values, dict):
             continue  # not a section at all: said when the recipe is checked
         else:
             content[section] = values
     return parse_recipe(content, str(path))
+
+
+def changes_of(words: Sequence[str]) -> dict[str, Any]:
+    """`SECTION.KEY=VALUE` words as changes for `load_recipe`; values are read as YAML.
+
+    >>> changes_of(["train.lr=1e-4", "model.lora.rank=8", "family=digits"])
+    {'train': {'lr': 0.0001}, 'model': {'lora': {'rank': 8}}, 'family': 'digits'}
+
+    Raises:
+        InputError: a word of another form.
+    """
+    changes: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        *path, last = key.strip().split(".")
+        if not equals or not last or not all(path):
+            raise InputError(f"{word!r} is not SECTION.KEY=VALUE", "--set")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise InputError(f"the value of {word!r} is not YAML", "--set") from error
+        if isinstance(value, str):  # YAML 1.1 reads 1e-4 as text
+            with suppress(ValueError):
+                value = float(value)
+        place = changes
+        for part in path:
+            place = place.setdefault(part, {})
+            if not isinstance(place, dict):
+                raise InputError(f"{key!r} goes through a value that was set", "--set")
+        place[last] = value
+    return changes
 
 
 def suite_of(name: str) -> list[str] | None:
@@ -91,22 +124,21 @@ def _read(name: str) -> tuple[Path, dict[str, Any]]:
         if not path.is_file():
             known = shipped_recipes()
             raise InputError(f"unknown recipe {name!r}", "recipe", nearest(name, known))
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError("no such recipe file", str(path)) from error
-    except IsADirectoryError as error:
-        raise InputError("a YAML file is expected, not a folder", str(path)) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        line = " ".join(str(error).split())
-        raise InputError(f"not a YAML file ({line})", str(path)) from error
-    if not isinstance(content, dict):
-        raise InputError("a recipe is a mapping of keys to values", str(path))
-    return path, content
+    return path, read_mapping(path, "recipe")
+
+
+def _laid_over(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """One mapping over another, mapping by mapping."""
+    both = dict(under)
+    for key, value in over.items():
+        below = both.get(key)
+        deep = isinstance(value, dict) and isinstance(below, dict)
+        both[key] = _laid_over(below or {}, value) if deep else value
+    return both
 
 
 def _on_its_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
-    """A recipe's content laid over that of the recipe named by its key `base`, section by section.
+    """A recipe's content laid over that of the recipe named by its key `base`, key by key.
 
     A base has no base: what a recipe says stands in two files at most.
     """
@@ -118,43 +150,12 @@ def _on_its_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
     _, under = _read(base)
     if "base" in under:
         raise InputError(f"base: {base} has a base itself", str(path), f"name {under['base']}")
-    return {
-        **under,
-        **{
-            key: {**under[key], **value}
-            if isinstance(value, dict) and isinstance(under.get(key), dict)
-            else value
-            for key, value in content.items()
-        },
-    }
+    return _laid_over(under, content)
 
 
 def parse_recipe(content: dict[str, Any], where: str) -> Recipe:
     """Check a recipe's values; `where` names their source in errors."""
-    try:
-        return Recipe.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            known = _known_keys(first["loc"][:-1])
-            raise InputError(
-                f"unknown key {place!r}", where, nearest(str(first["loc"][-1]), known)
-            ) from error
-        said = first["msg"][:1].lower() + first["msg"][1:]
-        if first["type"] == "missing":
-            raise InputError(f"the key {place!r} is missing", where) from error
-        raise InputError(f"{place}: {said}, not {first['input']!r}", where) from error
-
-
-def _known_keys(place: tuple[int | str, ...]) -> list[str]:
-    """Keys of the section at `place` of a recipe."""
-    section: type[BaseModel] = Recipe
-    for part in place:
-        annotation = section.model_fields[str(part)].annotation
-        choices = [annotation, *get_args(annotation)]
-        section = next(c for c in choices if isinstance(c, type) and issubclass(c, BaseModel))
-    return list(section.model_fields)
+    return validated(Recipe, content, where)
 
 
 def load_credit(recipe: str | None, changes: dict[str, Any]) -> CreditSettings:

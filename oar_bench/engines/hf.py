@@ -235,10 +235,17 @@ class HFEngine:
                 )
 
 
-def load_model(path: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Model (evaluation mode, fp32 or as saved) and tokenizer of a local checkpoint folder.
+def load_model(
+    path: str | Path, dtype: str = "auto", attention: str | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model (evaluation mode) and tokenizer of a local checkpoint folder.
 
     Only safetensors weights are read and no code of the checkpoint is run.
+
+    Args:
+        path: the folder.
+        dtype: of the weights: `float32`, `bfloat16`, or `auto` for the saved one.
+        attention: an implementation of transformers' (`sdpa`, `eager`, ...), or its default.
 
     Raises:
         InputError: the folder is absent, holds no checkpoint, or its files are broken.
@@ -246,9 +253,10 @@ def load_model(path: str | Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBa
     folder = check_checkpoint(path)
     try:
         model = AutoModelForCausalLM.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True
-        )
-    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+            folder, local_files_only=True, use_safetensors=True, dtype=dtype,
+            attn_implementation=attention,
+        )  # fmt: skip
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError, ImportError) as error:
         line = " ".join(str(error).split())[:300]
         raise InputError(f"the checkpoint can't be read ({line})", str(path)) from error
     return model.eval(), load_tokenizer(folder)

@@ -89,14 +89,15 @@ def as_tokens(row: Row, name: dict[str, Any], tokenizer: PreTrainedTokenizerBase
 
 def answer_type_of(path: Path) -> AnswerType:
     """What counts as an answer in a file: as its evaluation or run says, else `math`."""
-    generation = path.parent / "generation.json"
-    if not generation.is_file():
-        return ANSWER_TYPE if (path.parent / "run.json").is_file() else "math"
-    grading = read_json(generation).get("grading", {})
-    kind = grading.get("answer_type", "math") if isinstance(grading, dict) else grading
-    if kind not in get_args(AnswerType):
-        raise InputError(f"{kind!r} is no answer type", str(generation), "give --answer-type")
-    return cast("AnswerType", kind)
+    for name, default in (("generation.json", "math"), ("run.json", ANSWER_TYPE)):
+        file = path.parent / name
+        if file.is_file():
+            grading = read_json(file).get("grading", {})
+            kind = grading.get("answer_type", default) if isinstance(grading, dict) else grading
+            if kind not in get_args(AnswerType):
+                raise InputError(f"{kind!r} is no answer type", str(file), "give --answer-type")
+            return cast("AnswerType", kind)
+    return "math"
 
 
 def check_fit(response: Response, model: PreTrainedModel, where: str) -> None:

@@ -271,7 +271,7 @@ def step_flops(
     return {
         "rollout": responses * rollout(work, layout),
         "grading": 0,
-        "logprobs": responses * logprobs(work, layout),
+        "logprobs": responses * logprobs(work, layout, train.scores_policy + train.scores_start),
         "credit": responses * of_credit(work, layout, credit, fused) if of_credit else None,
         "update": responses * train.num_iterations * update(work, layout, fused),
     }

@@ -56,6 +56,8 @@ def peak_source() -> str:
 class PhaseTimer:
     """Collects one row per phase of a step; with `counting`, its operations as `flops` too.
 
+    A phase that comes again in the step adds to its row.
+
     Counting makes a phase slower: its seconds then mean nothing.
 
     >>> timer = PhaseTimer(step=1)
@@ -85,4 +87,11 @@ class PhaseTimer:
         row["peak_memory_mb"] = peak_memory_mb()
         if counted is not None:
             row["flops"] = counted.get_total_flops()
-        self.rows.append(row)
+        before = next((r for r in self.rows if r["phase"] == name), None)
+        if before is None:
+            self.rows.append(row)
+            return
+        for key in ("seconds", "tokens", "flops"):
+            if key in row:
+                before[key] += row[key]
+        before["peak_memory_mb"] = max(before["peak_memory_mb"], row["peak_memory_mb"])

@@ -26,7 +26,7 @@ from oar_bench.reporting import tables
 from oar_bench.reporting.kept import kept_row, kept_rows
 from oar_bench.reporting.overhead import claims, growth, summarize
 from oar_bench.tasks.problems import ANSWER_TYPE
-from oar_bench.training.fixed import FixedSteps, as_dtype, still
+from oar_bench.training.fixed import FixedSteps, still
 from oar_bench.training.model import tiny_model, word_tokenizer
 from oar_bench.training.trainer import Trainer
 
@@ -58,9 +58,9 @@ class Asked:
         if self.memory_mib is not None:
             credit = recipe.credit.model_copy(update={"memory_mib": self.memory_mib})
             recipe = recipe.model_copy(update={"credit": credit})
-        if self.threads is not None:
-            model = recipe.model.model_copy(update={"threads": self.threads})
-            recipe = recipe.model_copy(update={"model": model})
+        dtype = self.dtype or ("bfloat16" if torch.cuda.is_available() else "float32")
+        changed = {"dtype": dtype, "threads": self.threads or recipe.model.threads}
+        recipe = recipe.model_copy(update={"model": recipe.model.model_copy(update=changed)})
         return still(recipe, self.prompts, self.group_size, max(self.lengths))
 
 
@@ -99,12 +99,10 @@ def run(asked: Asked, out: Path, command: str, console: Progress) -> dict[str, A
     recipe = asked.settings()
     with _checkpoint(asked, recipe) as folder, owned(out):
         cuda = torch.cuda.is_available()
-        dtype = asked.dtype or ("bfloat16" if cuda else "float32")
-        made_by = _made_by(asked, recipe, folder, dtype)
+        made_by = _made_by(asked, recipe, folder)
         kept = {row["repeat"]: row for row in kept_rows(out / ROWS, made_by, FIELDS)}
         kept = {repeat: row for repeat, row in kept.items() if repeat <= asked.repeats}
         trainer = Trainer(recipe, asked.methods[0], 0, folder, "cuda" if cuda else "cpu")
-        as_dtype(trainer, dtype)
         steps = len(asked.lengths) * len(asked.methods) * (asked.repeats + 1)
         with Grader(answer_type=ANSWER_TYPE) as grader, JsonlWriter(out / ROWS) as writer:
             fixed = FixedSteps(
@@ -137,7 +135,7 @@ def run(asked: Asked, out: Path, command: str, console: Progress) -> dict[str, A
             "command": command,
             "settings": {
                 **given, "model": name, "threads": recipe.model.threads,
-                "memory_mib": recipe.credit.memory_mib, "dtype": dtype,
+                "memory_mib": recipe.credit.memory_mib, "dtype": recipe.model.dtype,
                 "attention": trainer.model.config._attn_implementation,
                 "recipe": recipe.name,
             },
@@ -157,7 +155,7 @@ def run(asked: Asked, out: Path, command: str, console: Progress) -> dict[str, A
 FIELDS = ("repeat", "replaced", "phases")
 
 
-def _made_by(asked: Asked, recipe: Recipe, folder: Path, dtype: str) -> dict[str, Any]:
+def _made_by(asked: Asked, recipe: Recipe, folder: Path) -> dict[str, Any]:
     """What the numbers of a repeat depend on, in the order in which a difference is told."""
     where = environment()
     packages = where["packages"]
@@ -165,8 +163,8 @@ def _made_by(asked: Asked, recipe: Recipe, folder: Path, dtype: str) -> dict[str
         "model": fingerprint_checkpoint(folder),
         "methods": asked.methods, "lengths": asked.lengths, "prompt_tokens": asked.prompt_tokens,
         "answer_tokens": asked.answer_tokens, "prompts": asked.prompts,
-        "group_size": asked.group_size, "dtype": dtype, "threads": recipe.model.threads,
-        "memory_mib": recipe.credit.memory_mib,
+        "group_size": asked.group_size, "dtype": recipe.model.dtype,
+        "threads": recipe.model.threads, "memory_mib": recipe.credit.memory_mib,
         "recipe": fingerprint(recipe.settings()),
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else where["cpu"],
         **{name: packages.get(name) for name in ("oar-bench", "torch", "transformers")},

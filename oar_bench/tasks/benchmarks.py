@@ -57,10 +57,10 @@ def benchmark(
     """
     import datasets
 
-    folder = data_dir or os.environ.get(DATA_DIR)
-    if folder:
-        found = folder_rows(Path(folder), benchmark, "test")
-        where = str(Path(folder) / benchmark / "test.jsonl")
+    folder = data_folder(data_dir)
+    if folder is not None:
+        found = folder_rows(folder, benchmark, "test")
+        where = str(folder / benchmark / "test.jsonl")
     else:
         found = hub_rows(benchmark, hub or {})
         where = f"hub data set {(hub or {})['path']}"
@@ -122,6 +122,12 @@ def _number(text: str) -> float | None:
     return None if plain is None else float(plain)
 
 
+def data_folder(given: str | Path | None) -> Path | None:
+    """The data folder: the given one, else the environment's; None: the hub is asked."""
+    folder = given or os.environ.get(DATA_DIR)
+    return Path(folder) if folder else None
+
+
 def folder_rows(folder: Path, benchmark: str, split: str) -> list[dict[str, Any]]:
     """The rows of DIR/<benchmark>/<split>.jsonl; checked against DIR/MANIFEST.json if it is there.
 
@@ -140,6 +146,11 @@ def folder_rows(folder: Path, benchmark: str, split: str) -> list[dict[str, Any]
                 "the file is not the one in MANIFEST.json (its SHA-256 differs)", str(path),
                 "fetch it again, or correct the manifest if the change is meant",
             )  # fmt: skip
+    return file_rows(path)
+
+
+def file_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file of problems, each checked for `id`, `problem` and `answer`."""
     return [_checked(row, f"{path}, line {line}") for line, row in enumerate(read_jsonl(path), 1)]
 
 

@@ -22,19 +22,25 @@ def load_tokenizer(model: Path, where: str) -> Any:
         raise InputError(f"{where} needs its tokenizer ({line})", str(model)) from error
 
 
-def chat_template_of(model: Path) -> Callable[..., str]:
+def chat_template_of(
+    model: Path, asked: str = "--chat-template", system: str = "--system"
+) -> Callable[..., str]:
     """The chat template of a model's tokenizer, called as lm-eval calls it.
+
+    Args:
+        model: a checkpoint's folder.
+        asked, system: the options that ask for the template and give a system prompt, for errors.
 
     Raises:
         InputError: the tokenizer has no chat template, or it doesn't take these messages.
     """
     from jinja2 import TemplateError
 
-    tokenizer = load_tokenizer(model, "--chat-template")
+    tokenizer = load_tokenizer(model, asked)
     if not tokenizer.chat_template:
         raise InputError(
             "its tokenizer has no chat template", str(model),
-            "leave --chat-template out, as for a base model",
+            f"leave {asked} out, as for a base model",
         )  # fmt: skip
 
     def apply(messages: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
@@ -51,7 +57,7 @@ def chat_template_of(model: Path) -> Callable[..., str]:
             roles = " ".join(message["role"] for message in messages)
             raise InputError(
                 f"its chat template refuses the messages ({error}; roles: {roles})", str(model),
-                "leave --system out if it knows no system prompt",
+                f"leave {system} out if it knows no system prompt",
             ) from error  # fmt: skip
 
     return apply

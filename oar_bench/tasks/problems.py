@@ -48,6 +48,8 @@ class Problem:
     prompt: str
     answer: str
     solution: str
+    tolerance: float | None = None
+    """This gold's own tolerance, where its row has one; see `Grader.grade`."""
 
 
 def _fillers(rng: random.Random) -> list[str]:

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,28 +35,26 @@ def save_checkpoint(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     *,
-    optimizer: torch.optim.Optimizer | None = None,
+    trainer: Mapping[str, torch.Tensor] | None = None,
     state: dict[str, Any] | None = None,
+    weights: Mapping[str, torch.Tensor] | None = None,
 ) -> None:
     """Write a checkpoint to `folder` (which must not exist) by way of a temporary neighbour.
 
     Args:
         folder: for example RUN/checkpoints/step-000010.
-        optimizer: its state is saved by parameter name, so that it loads into a new one.
+        trainer: tensors that the trainer needs to go on, such as `optimizer_tensors`.
         state: JSON-ready numbers of the trainer: the step, and what else it needs to go on.
+        weights: the weights to save, by name, where they aren't those of `model` as it stands.
     """
     temporary = folder.with_name(f".tmp-{folder.name}")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
-        model.save_pretrained(temporary, safe_serialization=True)
+        _save_weights(model, temporary, weights)
         tokenizer.save_pretrained(temporary)
-        if optimizer is not None:
-            tensors = {"rng": torch.get_rng_state()}
-            names = {id(p): name for name, p in model.named_parameters()}
-            for parameter, values in optimizer.state.items():
-                for key, value in values.items():
-                    tensors[f"{names[id(parameter)]}/{key}"] = torch.as_tensor(value).contiguous()
+        if trainer is not None:
+            tensors = {"rng": torch.get_rng_state(), **trainer}
             save_file(tensors, str(temporary / TRAINER_TENSORS))
         (temporary / TRAINER_NUMBERS).write_text(json.dumps(state or {}, indent=2) + "\n")
         files = sorted(path for path in temporary.rglob("*") if path.is_file())
@@ -72,6 +71,19 @@ def save_checkpoint(
             code = int(number[1])
             raise OSError(code, os.strerror(code), str(folder)) from error
         raise
+
+
+def _save_weights(
+    model: PreTrainedModel, folder: Path, weights: Mapping[str, torch.Tensor] | None
+) -> None:
+    """Write weights and configuration in Hugging Face layout."""
+    if weights is None:
+        model.save_pretrained(folder, safe_serialization=True)
+        return
+    with torch.device("meta"):  # the model's plain form, without adapters and without memory
+        shell = type(model)(model.config)
+    shell.generation_config = model.generation_config
+    shell.save_pretrained(folder, state_dict=dict(weights), safe_serialization=True)
 
 
 def _sealed(path: Path) -> dict[str, Any]:
@@ -122,13 +134,37 @@ def tidy(folder: Path) -> None:
         shutil.rmtree(old)
 
 
-def load_state(
-    folder: Path, model: PreTrainedModel, optimizer: torch.optim.Optimizer
-) -> dict[str, Any]:
-    """Load the trainer's state of a checkpoint into `optimizer` and torch's generator.
+def optimizer_tensors(
+    optimizer: torch.optim.Optimizer, parameters: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """An optimizer's state as `name/key`, by the names of its parameters."""
+    names = {id(parameter): name for name, parameter in parameters.items()}
+    return {
+        f"{names[id(parameter)]}/{key}": torch.as_tensor(value).contiguous()
+        for parameter, values in optimizer.state.items()
+        for key, value in values.items()
+    }
 
-    Returns:
-        The numbers given to `save_checkpoint` as `state`.
+
+def fill_optimizer(
+    optimizer: torch.optim.Optimizer,
+    parameters: Mapping[str, torch.Tensor],
+    tensors: Mapping[str, torch.Tensor],
+) -> None:
+    """Put the state given by `optimizer_tensors` into a new optimizer of the same parameters."""
+    for key, value in tensors.items():
+        name, _, part = key.rpartition("/")
+        if name in parameters:
+            parameter = parameters[name]
+            own = value.to(parameter.device) if value.dim() else value
+            optimizer.state[parameter][part] = own
+
+
+def load_state(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The trainer's tensors and numbers of a checkpoint; torch's generator is set to its state.
+
+    Raises:
+        InputError: they are absent or broken.
     """
     try:
         tensors = load_file(str(folder / TRAINER_TENSORS))
@@ -136,9 +172,4 @@ def load_state(
     except (OSError, ValueError, SafetensorError) as error:
         raise InputError(f"the trainer's state can't be read ({error})", str(folder)) from error
     torch.set_rng_state(tensors.pop("rng"))
-    parameters = dict(model.named_parameters())
-    for key, value in tensors.items():
-        name, _, part = key.rpartition("/")
-        parameter = parameters[name]
-        optimizer.state[parameter][part] = value.to(parameter.device) if value.dim() else value
-    return numbers
+    return tensors, numbers

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
-import torch
 from transformers import PreTrainedTokenizerBase
 
 from oar_bench.answers import Grader
@@ -39,12 +38,12 @@ FILLER = " so"
 
 
 def still(recipe: Recipe, prompts: int, group_size: int, longest: int) -> Recipe:
-    """The recipe with the bench's batch, a rate that changes nothing and no weight decay."""
+    """The recipe with the bench's batch and problems, a rate that changes nothing, no decay."""
     train = recipe.train.model_copy(update={
         "prompts_per_step": prompts, "group_size": group_size, "max_new_tokens": longest,
         "lr": STILL, "weight_decay": 0.0, "warmup_steps": 0, "lr_schedule": "constant",
     })  # fmt: skip
-    return recipe.model_copy(update={"train": train})
+    return recipe.model_copy(update={"train": train, "data": None})
 
 
 @dataclass(frozen=True)
@@ -141,9 +140,9 @@ class FixedSteps:
             rollout = gather(trainer.tokenizer, problems, keys, drawn, trainer.model.device)
             row["tokens"] = rollout.response_tokens
         trainer.method = method
-        metrics, _, _ = trainer.learn(
-            repeat + 1, self._answering(rollout, length, repeat), self.grader, timer
-        )
+        answering = self._answering(rollout, length, repeat)
+        grades = trainer.grade(answering, self.grader, timer)
+        metrics = trainer.learn(repeat + 1, answering, grades, timer).metrics
         if metrics["frac_zero_std"] or metrics["frac_no_probe"]:
             raise InputError(
                 "a stated answer isn't graded as it was meant", "--answer-tokens",
@@ -201,10 +200,3 @@ class FixedSteps:
             for i, s in enumerate(spans)
             if s is None or (s.reasoning_end, s.answer_start, s.answer_end) != ends
         }
-
-
-def as_dtype(trainer: Trainer, name: str) -> None:
-    """Put a trainer's weights into another precision, in place."""
-    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[name]
-    for model in (trainer.model, trainer.start):
-        model.to(dtype)  # type: ignore[arg-type]

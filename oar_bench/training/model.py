@@ -1,9 +1,8 @@
-"""The built-in model and tokenizer, and log-probabilities of a batch."""
+"""The built-in model and tokenizer, and the padding of a batch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -13,13 +12,11 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
-    PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
 
 from oar_bench.config import ModelSettings
-from oar_bench.credit.answer import position_ids
 from oar_bench.tasks.problems import VOCABULARY
 
 
@@ -43,15 +40,13 @@ def word_tokenizer() -> PreTrainedTokenizerFast:
     )  # fmt: skip
 
 
-def tiny_model(
-    settings: ModelSettings, tokenizer: PreTrainedTokenizerBase, seed: int
-) -> LlamaForCausalLM:
-    """A Llama of the recipe's sizes with random weights drawn from `seed`, fp32, in eval mode.
+def tiny_config(settings: ModelSettings, tokenizer: PreTrainedTokenizerBase) -> LlamaConfig:
+    """The configuration of a Llama of the recipe's sizes.
 
     Llama, since for Qwen2 checkpoints AutoTokenizer (transformers 5) insists on Qwen's byte-level
     tokenizer, whatever tokenizer was saved with them.
     """
-    config = LlamaConfig(
+    return LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=settings.hidden,
         intermediate_size=settings.intermediate, num_hidden_layers=settings.layers,
         num_attention_heads=settings.heads, num_key_value_heads=settings.heads,
@@ -59,6 +54,13 @@ def tiny_model(
         pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id,
         bos_token_id=None,
     )  # fmt: skip
+
+
+def tiny_model(
+    settings: ModelSettings, tokenizer: PreTrainedTokenizerBase, seed: int
+) -> LlamaForCausalLM:
+    """A Llama of the recipe's sizes with random weights drawn from `seed`, fp32, in eval mode."""
+    config = tiny_config(settings, tokenizer)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = LlamaForCausalLM(config)
@@ -97,37 +99,3 @@ def pad_batch(
         attention[number, start : start + len(row)] = 1
         response[number, start + len(prompts[number]) : start + len(row)] = True
     return ids, attention, response
-
-
-def token_logprobs(
-    model: PreTrainedModel,
-    input_ids: torch.Tensor,
-    attention_mask: torch.Tensor,
-    response_mask: torch.Tensor,
-    temperature: float = 1.0,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probability of each response token given what precedes it, and the entropy there.
-
-    Args:
-        input_ids, attention_mask: (B, S); response_mask: (B, S) bool.
-        temperature: of the sampler; the distribution is softmax(logits / temperature).
-
-    Returns:
-        logprobs (B, S) float32 and entropy (B, S) float32 in nats, both of the token at its own
-        position and 0 outside the response. Entropy carries no gradient.
-    """
-    # Logits are needed only where some row's next token is a response token.
-    columns = torch.nonzero(response_mask.any(0)).flatten()
-    output: Any = model(
-        input_ids=input_ids, attention_mask=attention_mask,
-        position_ids=position_ids(attention_mask), logits_to_keep=columns - 1, use_cache=False,
-    )  # fmt: skip
-    table = torch.log_softmax(output.logits.float() / temperature, dim=-1)
-    chosen = table.gather(2, input_ids[:, columns, None])[:, :, 0]
-    inside = response_mask[:, columns]
-    logprobs = torch.zeros(input_ids.shape, device=input_ids.device)
-    logprobs = logprobs.index_copy(1, columns, chosen * inside)
-    with torch.no_grad():
-        spread = -(table.exp() * table).sum(-1) * inside
-        entropy = torch.zeros_like(logprobs).index_copy(1, columns, spread)
-    return logprobs, entropy

@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from oar_bench.answers import Grade, Grader, extract_answer
-from oar_bench.answers.extract import AnswerType
+from oar_bench.answers.extract import AnswerType, ExtractMode
 from oar_bench.config import TrainSettings
 from oar_bench.credit.assign import CreditBatch
 from oar_bench.credit.probe import TokenSpans, build_probe, locate, token_pieces
@@ -44,8 +44,18 @@ class Rollout:
     """(B, S) int64"""
     response_mask: torch.Tensor
     """(B, S) bool"""
-    sampler_logprobs: torch.Tensor | None = None
-    """(B, S) float32, 0 outside the response; None where trainer and sampler are one model."""
+    drawn_logprobs: list[list[float]] | None = None
+    """Of each response's tokens by their sampler; None where trainer and sampler are one model."""
+
+    @property
+    def sampler_logprobs(self) -> torch.Tensor | None:
+        """`drawn_logprobs` as (B, S) float32, 0 outside the response."""
+        if self.drawn_logprobs is None:
+            return None
+        placed = torch.zeros(self.response_mask.shape, device=self.response_mask.device)
+        flat = [value for row in self.drawn_logprobs for value in row]
+        placed[self.response_mask] = torch.tensor(flat, device=placed.device)
+        return placed
 
     @property
     def response_tokens(self) -> int:
@@ -87,27 +97,51 @@ def gather(
     device: torch.device,
 ) -> Rollout:
     """The rollout of responses sampled under `keys` (B,) to the problems `asked` (B,)."""
-    ids, attention, response = pad_batch(drawn.prompts, drawn.responses, pad_id(tokenizer))
+    padded = pad_batch(drawn.prompts, drawn.responses, pad_id(tokenizer))
+    ids, attention, response = (values.to(device) for values in padded)
     return Rollout(
         problems=asked, prompts=drawn.prompts, responses=drawn.responses,
         texts=[response_text(tokenizer, ids) for ids in drawn.responses],
-        seeds=keys, finished=drawn.finished, input_ids=ids.to(device),
-        attention_mask=attention.to(device), response_mask=response.to(device),
-        sampler_logprobs=_placed(drawn.logprobs, response).to(device) if drawn.logprobs else None,
+        seeds=keys, finished=drawn.finished, input_ids=ids, attention_mask=attention,
+        response_mask=response, drawn_logprobs=drawn.logprobs,
     )  # fmt: skip
 
 
-def _placed(logprobs: list[list[float]], response_mask: torch.Tensor) -> torch.Tensor:
-    """Ragged values of the response tokens in a (B, S) tensor, each at its token."""
-    placed = torch.zeros(response_mask.shape)
-    placed[response_mask] = torch.tensor([value for row in logprobs for value in row])
-    return placed
+def part_of(rollout: Rollout, rows: Sequence[int]) -> Rollout:
+    """Some rows of a rollout, padding included."""
+    if list(rows) == list(range(len(rollout.problems))):
+        return rollout
+    drawn = rollout.drawn_logprobs
+    return Rollout(
+        problems=[rollout.problems[i] for i in rows], prompts=[rollout.prompts[i] for i in rows],
+        responses=[rollout.responses[i] for i in rows], texts=[rollout.texts[i] for i in rows],
+        seeds=[rollout.seeds[i] for i in rows], finished=[rollout.finished[i] for i in rows],
+        input_ids=rollout.input_ids[rows], attention_mask=rollout.attention_mask[rows],
+        response_mask=rollout.response_mask[rows],
+        drawn_logprobs=None if drawn is None else [drawn[i] for i in rows],
+    )  # fmt: skip
+
+
+def joined(tokenizer: PreTrainedTokenizerBase, parts: Sequence[Rollout]) -> Rollout:
+    """The rows of several rollouts in one."""
+    if len(parts) == 1:
+        return parts[0]
+    known = all(part.drawn_logprobs is not None for part in parts)
+    drawn = Sampled(
+        [row for part in parts for row in part.prompts],
+        [row for part in parts for row in part.responses],
+        [row for part in parts for row in part.finished],
+        [row for part in parts for row in part.drawn_logprobs or []] if known else None,
+    )
+    asked = [problem for part in parts for problem in part.problems]
+    keys = [seed for part in parts for seed in part.seeds]
+    return gather(tokenizer, asked, keys, drawn, parts[0].input_ids.device)
 
 
 def grade_rollout(rollout: Rollout, grader: Grader) -> list[Grade]:
     """The verdict on each response, (B,)."""
     return [
-        grader.grade(text, problem.answer, truncated=not finished)
+        grader.grade(text, problem.answer, truncated=not finished, tolerance=problem.tolerance)
         for text, problem, finished in zip(
             rollout.texts, rollout.problems, rollout.finished, strict=True
         )
@@ -119,18 +153,23 @@ def answer_spans(
     texts: Sequence[str],
     responses: Sequence[Sequence[int]],
     answer_type: AnswerType = ANSWER_TYPE,
+    extract: ExtractMode = "auto",
 ) -> list[TokenSpans | None]:
     """Where each response reasons and answers, in tokens: the answer is the grader's own find."""
     return [
-        _answer_span(tokenizer, text, ids, answer_type)
+        _answer_span(tokenizer, text, ids, answer_type, extract)
         for text, ids in zip(texts, responses, strict=True)
     ]
 
 
 def _answer_span(
-    tokenizer: PreTrainedTokenizerBase, text: str, ids: Sequence[int], answer_type: AnswerType
+    tokenizer: PreTrainedTokenizerBase,
+    text: str,
+    ids: Sequence[int],
+    answer_type: AnswerType,
+    extract: ExtractMode,
 ) -> TokenSpans | None:
-    found = extract_answer(text, answer_type=answer_type)
+    found = extract_answer(text, answer_type=answer_type, extract=extract)
     pieces = token_pieces(tokenizer, ids) if found else []
     # Places in the text are places in the tokens only where both are the same text.
     if found is None or "".join(pieces) != text:
@@ -145,6 +184,7 @@ def probed_batch(
     padded: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
     seeds: Sequence[int],
     answer_type: AnswerType = ANSWER_TYPE,
+    extract: ExtractMode = "auto",
 ) -> CreditBatch:
     """The tensors that credit assignment needs of B responses, whoever sampled them.
 
@@ -153,10 +193,10 @@ def probed_batch(
         padded: input_ids (B, S) int64, attention_mask (B, S), response_mask (B, S) bool, as
             `pad_batch` makes them.
         seeds: (B,) the key of each response; its randomness in credit is derived from it.
-        answer_type: what counts as an answer in the text.
+        answer_type, extract: what counts as an answer in the text, and where it is looked for.
     """
     ids, attention, mask = padded
-    spans = answer_spans(tokenizer, texts, responses, answer_type)
+    spans = answer_spans(tokenizer, texts, responses, answer_type, extract)
     keys = [derive("credit", seed) for seed in seeds]
     return CreditBatch(
         input_ids=ids, attention_mask=attention, response_mask=mask,
@@ -165,22 +205,33 @@ def probed_batch(
 
 
 def credit_batch(
-    rollout: Rollout, tokenizer: PreTrainedTokenizerBase, answer_type: AnswerType = ANSWER_TYPE
+    rollout: Rollout,
+    tokenizer: PreTrainedTokenizerBase,
+    answer_type: AnswerType = ANSWER_TYPE,
+    extract: ExtractMode = "auto",
 ) -> CreditBatch:
     """The tensors that credit assignment needs of a rollout."""
     padded = rollout.input_ids, rollout.attention_mask, rollout.response_mask
     return probed_batch(
-        tokenizer, rollout.texts, rollout.responses, padded, rollout.seeds, answer_type
+        tokenizer, rollout.texts, rollout.responses, padded, rollout.seeds, answer_type, extract
     )
 
 
 def rollout_rows(
-    rollout: Rollout, grades: Sequence[Grade], advantages: torch.Tensor, step: int
+    rollout: Rollout,
+    grades: Sequence[Grade],
+    advantages: torch.Tensor,
+    used: Sequence[bool],
+    step: int,
 ) -> list[dict[str, Any]]:
-    """The rows of rollouts.jsonl: each response with its verdict, reward and advantage."""
+    """The rows of rollouts.jsonl: each response with its ids, verdict, reward and advantage.
+
+    They are all that `oar_bench.training.replay` needs to do the step again without a sampler.
+    """
     first: dict[str, int] = {}  # the row at which a problem's group begins
     for i, problem in enumerate(rollout.problems):
         first.setdefault(problem.id, i)
+    drawn = rollout.drawn_logprobs
     return [
         {
             "schema": SCHEMA,
@@ -189,6 +240,7 @@ def rollout_rows(
             "sample": i - first[rollout.problems[i].id],
             "prompt": rollout.problems[i].prompt,
             "response": rollout.texts[i],
+            "response_ids": rollout.responses[i],
             "response_tokens": len(rollout.responses[i]),
             "finish_reason": "stop" if rollout.finished[i] else "length",
             "seed": rollout.seeds[i],
@@ -197,6 +249,14 @@ def rollout_rows(
             "status": grade.status,
             "reward": float(grade.correct),
             "advantage": float(advantages[i]),
+            "used": used[i],
+            **({} if drawn is None else {"sampler_logprobs": drawn[i]}),
+            **_tolerance(rollout.problems[i]),
         }
         for i, grade in enumerate(grades)
     ]
+
+
+def _tolerance(problem: Problem) -> dict[str, float]:
+    """A gold's own tolerance as a field of its rows, where it has one."""
+    return {} if problem.tolerance is None else {"tolerance": problem.tolerance}

@@ -5,6 +5,7 @@ RUN/metrics.jsonl      one row a step
 RUN/timing.jsonl       one row a step and phase
 RUN/rollouts.jsonl     one row a response
 RUN/credit.jsonl       one row a response: its importances and weights (`credit.save_weights`)
+RUN/overlap.json       training problems found in test sets (`data.overlap`)
 RUN/checkpoints/       step-000010/, ... each whole or absent
 """
 
@@ -18,10 +19,10 @@ from typing import Any
 from oar_bench.answers import Grader
 from oar_bench.config import Recipe
 from oar_bench.errors import InputError
-from oar_bench.identity import differing, environment, fingerprint
+from oar_bench.identity import differing, environment, fingerprint, fingerprint_files
 from oar_bench.records import SCHEMA, keep_rows, prints_of, read_json, refuse_foreign, write_json
-from oar_bench.tasks.problems import ANSWER_TYPE
 from oar_bench.training.checkpoint import is_whole, latest_checkpoint, steps_of, tidy
+from oar_bench.training.sources import Source, source_of
 
 STEP_FILES = ("metrics.jsonl", "timing.jsonl", "rollouts.jsonl", "credit.jsonl")
 
@@ -47,14 +48,32 @@ class RunFolder:
         return file.is_file() and read_json(file).get("status") == "finished"
 
 
-def describe(recipe: Recipe, method: str, seed: int, start: str) -> dict[str, Any]:
-    """The contents of run.json; `start` is the fingerprint of the weights a run begins from."""
-    settings = recipe.settings()
-    # What reproduce and evaluate do with a run doesn't change the run.
-    training = {k: v for k, v in settings.items() if k not in ("name", "reproduce", "evaluation")}
+def describe(
+    recipe: Recipe,
+    method: str,
+    seed: int,
+    start: str,
+    rollouts: Path | None = None,
+    source: Source | None = None,
+) -> dict[str, Any]:
+    """The contents of run.json.
+
+    Args:
+        recipe, method, seed: of the run.
+        start: fingerprint of the weights it begins from.
+        rollouts: the file of responses that it learns from, if it samples none.
+        source: its problems; read from the recipe if absent.
+    """
+    settings, source = recipe.settings(), source or source_of(recipe)
+    # What reproduce and evaluate do with a run doesn't change the run, and the data have a
+    # fingerprint of their own: of what is trained on, wherever it lies.
+    others = ("name", "reproduce", "evaluation", "data")
+    training = {k: v for k, v in settings.items() if k not in others}
     # Neither does what is written beside it.
     training["credit"] = {k: v for k, v in settings["credit"].items() if k != "save_weights"}
-    with Grader(answer_type=ANSWER_TYPE) as grader:
+    # Nor where the engine of the rollouts is.
+    training["rollout"] = recipe.rollout.of_the_run()
+    with Grader(answer_type=source.answer_type, extract=source.extract) as grader:
         grader_print = grader.fingerprint
     return {
         "schema": SCHEMA,
@@ -64,13 +83,23 @@ def describe(recipe: Recipe, method: str, seed: int, start: str) -> dict[str, An
         "seed": seed,
         "status": "running",
         "settings": settings,
+        "data": source.summary,
+        "grading": {"answer_type": source.answer_type, "extract": source.extract},
         "fingerprints": {
             "recipe": fingerprint(training),
             "start": start,
             "grader": grader_print,
+            "data": source.fingerprint,
+            **({} if rollouts is None else {"rollouts": fingerprint_files([rollouts])}),
         },
         "environment": environment(),
     }
+
+
+def write_overlap(run: RunFolder, source: Source) -> None:
+    """Keep beside a run what its problems have in common with test sets, if that was asked."""
+    if source.overlap is not None:
+        write_json(run.path / "overlap.json", source.overlap)
 
 
 def refuse_begun(folder: Path, *, resume: bool) -> None:

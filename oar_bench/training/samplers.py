@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from oar_bench.config import Recipe
 from oar_bench.engines.base import Sampling
 from oar_bench.engines.hf import Sampled, check_context, sample
+from oar_bench.errors import InputError
 
 
 class Sampler(Protocol):
@@ -25,6 +26,10 @@ class Sampler(Protocol):
         self, prompts: Sequence[list[int]], seeds: Sequence[int], sampling: Sampling
     ) -> Sampled:
         """One response to each of B prompts of token ids, under B seeds, in the order given."""
+        ...
+
+    def metrics(self) -> dict[str, Any]:
+        """What a step's row of metrics.jsonl says of its rollout's weights."""
         ...
 
     def close(self) -> None:
@@ -64,6 +69,10 @@ class HFSampler:
             [row for part in parts for row in part.finished],
         )
 
+    def metrics(self) -> dict[str, Any]:
+        """Nothing: the weights are always the newest."""
+        return {}
+
     def close(self) -> None:
         """Nothing was started."""
 
@@ -71,5 +80,24 @@ class HFSampler:
 def sampler_of(
     recipe: Recipe, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> Sampler:
-    """The sampler that a recipe's section `rollout` names."""
-    return HFSampler(model, tokenizer, recipe.rollout.batch_size)
+    """The sampler that a recipe's section `rollout` names, with the model's present weights.
+
+    Raises:
+        InputError: vLLM isn't installed or can't serve this model, or the server can't be used.
+    """
+    settings = recipe.rollout
+    if settings.engine == "vllm":
+        from oar_bench.training.vllm_sampler import VLLMSampler
+
+        return VLLMSampler.start(model, tokenizer, settings)
+    if settings.engine == "server":
+        try:
+            from oar_bench.training.server_sampler import ServerSampler
+        except ModuleNotFoundError as error:
+            raise InputError(
+                f"{error.name} is not installed", "rollout.engine server",
+                "install it with `python -m pip install 'oar-bench[openai]'`",
+            ) from error  # fmt: skip
+
+        return ServerSampler.connect(model, tokenizer, settings, recipe.train)
+    return HFSampler(model, tokenizer, settings.batch_size)

@@ -4,7 +4,7 @@ One step, in the order of the phases that timing.jsonl shows:
 
     rollout     sample `group_size` responses to each of `prompts_per_step` problems
     grading     reward 1 for a right answer, else 0; advantages within each group
-    logprobs    old log-probabilities, entropy, KL to the weights the run began from
+    logprobs    log-probabilities before the update, where they are needed; entropy, KL to the start
     credit      token weights by the method; all 1 for GRPO
     update      clipped policy loss with those weights, AdamW
     checkpoint  every `save_every` steps and at the end
@@ -22,39 +22,45 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from transformers import PreTrainedModel
 
 from oar_bench.answers import Grade, Grader, Status
 from oar_bench.config import Recipe, TrainSettings, check_method
-from oar_bench.credit.assign import assign, weight_metrics
+from oar_bench.credit.assign import Credit, assign, weight_metrics
 from oar_bench.credit.files import credit_rows
-from oar_bench.engines.hf import load_model, pad_id
+from oar_bench.errors import InputError
 from oar_bench.identity import fingerprint_checkpoint
 from oar_bench.keyed import derive
 from oar_bench.overhead.phases import PhaseTimer
 from oar_bench.records import JsonlWriter, owned, read_json, write_json
 from oar_bench.training.advantages import group_advantages
-from oar_bench.training.checkpoint import load_state, save_checkpoint, tidy
-from oar_bench.training.loss import k3_divergence, policy_loss, token_coefficients
-from oar_bench.training.model import token_logprobs
+from oar_bench.training.checkpoint import tidy
+from oar_bench.training.loss import importance_correction, k3_divergence
+from oar_bench.training.policy import Policy
+from oar_bench.training.replay import Replay
 from oar_bench.training.rollout import (
     Rollout,
     credit_batch,
     grade_rollout,
+    joined,
+    part_of,
     roll_out,
     rollout_rows,
 )
-from oar_bench.training.run import RunFolder, describe, open_run, refuse_begun
+from oar_bench.training.run import RunFolder, describe, open_run, refuse_begun, write_overlap
 from oar_bench.training.samplers import sampler_of
-from oar_bench.training.sources import source_of
+from oar_bench.training.sources import Source, source_of
+from oar_bench.training.update import Experience, score, update
 
 FAILURES: tuple[Status, ...] = ("timeout", "gold_error")
 """Gradings that say nothing about the response: it then has no reward, rather than reward 0."""
 STATUSES: tuple[Status, ...] = get_args(Status)
+MOST_SKIPPED = 3
+"""Steps one after another without a finite loss and gradient after which a run stops."""
 
 Report = Callable[[int, int, dict[str, Any]], None]
 """Called after each step with its number, the number of steps, and the metrics row."""
@@ -75,152 +81,206 @@ def learning_rate(settings: TrainSettings, step: int) -> float:
     return settings.lr * shape[settings.lr_schedule]
 
 
+@dataclass(frozen=True)
+class StepRows:
+    """What a step leaves: its metrics, a row for each response, and rows of credit if wanted."""
+
+    metrics: dict[str, Any]
+    rollouts: list[dict[str, Any]]
+    credit: list[dict[str, Any]]
+
+
 class Trainer:
     """Trains one method under one seed from a starting checkpoint."""
 
-    def __init__(self, recipe: Recipe, method: str, seed: int, start: Path, device: str) -> None:
+    def __init__(
+        self, recipe: Recipe, method: str, seed: int, start: Path, device: str,
+        source: Source | None = None,
+    ) -> None:  # fmt: skip
         torch.set_num_threads(recipe.model.threads)
-        # Nothing here draws from torch's generator; a model with dropout would.
+        # Draws of torch's generator: none but the adapters' first weights.
         torch.manual_seed(derive("torch", seed))
         self.recipe, self.settings, self.method, self.seed = recipe, recipe.train, method, seed
-        model, self.tokenizer = load_model(start)
-        self.model: PreTrainedModel = model.to(device)  # type: ignore[arg-type]
-        self.start: PreTrainedModel = load_model(start)[0].to(device)  # type: ignore[arg-type]
-        self.pad_id = pad_id(self.tokenizer)
-        self.source = source_of(recipe)
+        self.policy = Policy(recipe, start, device)
+        self.model, self.tokenizer = self.policy.model, self.policy.tokenizer
+        self.source = source or source_of(recipe)
         self.sampler = sampler_of(recipe, self.model, self.tokenizer)
-        self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=self.settings.lr, weight_decay=self.settings.weight_decay
-        )
+        self.skipped = 0
+        """Steps up to now, one after another, in which an optimizer step was skipped."""
 
     def restore(self, checkpoint: Path) -> None:
-        """Take weights and optimizer state from a checkpoint of this run."""
-        saved = load_model(checkpoint)[0]
-        self.model.load_state_dict(saved.state_dict())
-        load_state(checkpoint, self.model, self.optimizer)
+        """Go on from a checkpoint of this run."""
+        self.skipped = int(self.policy.restore(checkpoint).get("skipped", 0))
+
+    def save(self, folder: Path, step: int) -> None:
+        """Write the checkpoint after a step."""
+        self.policy.save(folder, {"step": step, "skipped": self.skipped})
 
     def step(
-        self, step: int, grader: Grader, timer: PhaseTimer
-    ) -> tuple[dict[str, Any], list[Any], list[Any]]:
-        """Do one step; its metrics row, its rollout rows and its rows of credit, if wanted."""
+        self, step: int, grader: Grader, timer: PhaseTimer, replay: Replay | None = None
+    ) -> StepRows:
+        """Do one step, on responses sampled now or on those of a file."""
+        if replay is None:
+            rollout, grades = self._collect(step, grader, timer)
+        else:
+            with timer.phase("rollout"):
+                rollout = replay.of_step(step, self.tokenizer, self.model.device)
+            grades = self.grade(rollout, grader, timer)
+        left = self.learn(step, rollout, grades, timer)
+        if replay is None:
+            left.metrics.update(self.sampler.metrics())
+        return left
+
+    def _collect(self, step: int, grader: Grader, timer: PhaseTimer) -> tuple[Rollout, list[Grade]]:
+        """Sample and grade; with dynamic sampling, until enough groups have a signal."""
         settings = self.settings
-        problems = self.source.of_step(settings.prompts_per_step, self.seed, step)
-        with timer.phase("rollout") as row:
-            self.sampler.sync(self.model, step)
-            rollout = roll_out(
-                self.sampler, self.tokenizer, problems, settings, self.seed, step, self.model.device
-            )
+        parts: list[Rollout] = []
+        grades: list[Grade] = []
+        for again in range(1 + settings.dynamic_sampling):
+            problems = self.source.of_step(settings.prompts_per_step, self.seed, step, again)
+            if not problems:
+                break  # the step has had all there are
+            with timer.phase("rollout") as row:
+                if not parts:
+                    self.sampler.sync(self.model, step)
+                part = roll_out(
+                    self.sampler, self.tokenizer, problems, settings, self.seed, step,
+                    self.model.device,
+                )  # fmt: skip
+                row["tokens"] = part.response_tokens
+            parts.append(part)
+            grades += self.grade(part, grader, timer)
+            if sum(self._has_signal(grades)) >= settings.prompts_per_step:
+                break
+        return joined(self.tokenizer, parts), grades
+
+    def grade(self, rollout: Rollout, grader: Grader, timer: PhaseTimer) -> list[Grade]:
+        """The verdict on each response, in the phase `grading`."""
+        with timer.phase("grading") as row:
             row["tokens"] = rollout.response_tokens
-        return self.learn(step, rollout, grader, timer)
+            return grade_rollout(rollout, grader)
+
+    def _has_signal(self, grades: Sequence[Grade]) -> list[bool]:
+        """Whether the rewards of each group differ."""
+        size = self.settings.group_size
+        groups = [grades[at : at + size] for at in range(0, len(grades), size)]
+        return [len({g.correct for g in group if g.status not in FAILURES}) > 1 for group in groups]
+
+    def _used(self, grades: Sequence[Grade]) -> list[int]:
+        """Rows that the step learns from: all, or with dynamic sampling those with a signal."""
+        size, wanted = self.settings.group_size, self.settings.prompts_per_step
+        groups = list(range(len(grades) // size))
+        if self.settings.dynamic_sampling:
+            signal = self._has_signal(grades)
+            groups = [group for group in groups if signal[group]][:wanted] or groups[:wanted]
+        return [group * size + i for group in groups for i in range(size)]
 
     def learn(
-        self, step: int, rollout: Rollout, grader: Grader, timer: PhaseTimer
-    ) -> tuple[dict[str, Any], list[Any], list[Any]]:
-        """The rest of a step, from its responses on, whoever sampled them."""
+        self, step: int, drawn: Rollout, verdicts: Sequence[Grade], timer: PhaseTimer
+    ) -> StepRows:
+        """The rest of a step, from its graded responses on, whoever sampled them."""
         settings = self.settings
-        with timer.phase("grading") as row:
-            grades = grade_rollout(rollout, grader)
-            row["tokens"] = rollout.response_tokens
-        rewards = torch.tensor([float(g.correct) for g in grades], device=self.model.device)
-        advantages, frac_zero_std = group_advantages(
-            rewards,
-            settings.group_size,
-            scale_rewards=settings.scale_rewards and settings.loss_type != "dr_grpo",
-            graded=torch.tensor([g.status not in FAILURES for g in grades], device=rewards.device),
-        )
+        gains, frac_zero_std = self._advantages(verdicts)
+        used = self._used(verdicts)
+        rollout, advantages = part_of(drawn, used), gains[used]
         with timer.phase("logprobs") as row:
-            old, entropy = self._logprobs(self.model, rollout)
-            ref, _ = self._logprobs(self.start, rollout)
-            row["tokens"] = 2 * int(rollout.attention_mask.sum())
+            before = self._before(rollout)
+            row["tokens"] = before.passes * int(rollout.attention_mask.sum())
         with timer.phase("credit") as row:
-            batch = credit_batch(rollout, self.tokenizer, self.source.answer_type)
+            batch = credit_batch(
+                rollout, self.tokenizer, self.source.answer_type, self.source.extract
+            )
             needed = advantages != 0
-            credit = assign(self.method, self.model, batch, self.recipe.credit, self.pad_id, needed)
+            credit = assign(
+                self.method, self.model, batch, self.recipe.credit, self.policy.pad_id, needed
+            )
             row["tokens"] = int((batch.weighted(self.recipe.credit) & needed[:, None]).sum())
         with timer.phase("update") as row:
-            update = self._update(rollout, advantages, credit.weights, old, ref, step)
-            row["tokens"] = update.pop("tokens")
-        tokens = rollout.response_mask.sum()
+            experience = self._experience(rollout, advantages, credit.weights, before)
+            updated = update(self.policy, experience, settings, learning_rate(settings, step))
+            row["tokens"] = updated.pop("tokens")
+        self.skipped = self.skipped + 1 if updated["skipped_steps"] else 0
         metrics = {
             "step": step,
-            **_rollout_metrics(rollout, grades),
+            **_rollout_metrics(drawn, verdicts),
             "frac_zero_std": frac_zero_std,
             "frac_no_probe": 1 - float(batch.probe.found.float().mean()),
-            "entropy": float(entropy.sum() / tokens),
-            "kl_start": float((k3_divergence(old, ref) * rollout.response_mask).sum() / tokens),
-            **update,
+            **before.metrics,
+            **updated,
             **weight_metrics(credit.weights, batch, self.recipe.credit, needed),
         }
-        rows = rollout_rows(rollout, grades, advantages, step)
-        saved = (
-            credit_rows(credit, rollout.response_mask, rollout.responses, rows, method=self.method)
-            if self.recipe.credit.save_weights
-            else []
+        chosen = set(used)
+        flags = [i in chosen for i in range(len(verdicts))]
+        rows = rollout_rows(drawn, verdicts, gains, flags, step)
+        return StepRows(metrics, rows, self._credit_rows(credit, rollout, rows))
+
+    def _advantages(self, grades: Sequence[Grade]) -> tuple[torch.Tensor, float]:
+        device = self.model.device
+        return group_advantages(
+            torch.tensor([float(g.correct) for g in grades], device=device),
+            self.settings.group_size,
+            scale_rewards=self.settings.scale_rewards and self.settings.loss_type != "dr_grpo",
+            graded=torch.tensor([g.status not in FAILURES for g in grades], device=device),
         )
-        return metrics, rows, saved
 
-    @torch.no_grad()
-    def _logprobs(
-        self, model: PreTrainedModel, rollout: Rollout
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-probabilities and entropies (B, S) of a rollout under a model."""
-        parts = [
-            token_logprobs(
-                model, rollout.input_ids[rows], rollout.attention_mask[rows],
-                rollout.response_mask[rows], self.settings.temperature,
-            )
-            for rows in torch.arange(len(rollout.responses)).split(self.settings.micro_batch_size)
-        ]  # fmt: skip
-        return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+    def _before(self, rollout: Rollout) -> _Before:
+        """Log-probabilities before the update, those of the start, and what they tell."""
+        settings, policy = self.settings, self.policy
+        batch = rollout.input_ids, rollout.attention_mask, rollout.response_mask
+        tokens = rollout.response_mask.sum().clamp(min=1)
+        sampler = rollout.sampler_logprobs
+        old = ref = correction = None
+        metrics: dict[str, float] = {}
+        if settings.scores_policy or sampler is not None:
+            scored = score(policy.scorer, *batch, settings, entropy="entropy" in settings.track)
+            old = scored.logprobs
+            if "entropy" in settings.track:
+                metrics["entropy"] = float(scored.entropy.sum() / tokens)
+        if settings.scores_start and old is not None:
+            with policy.start_scorer() as scorer:
+                ref = score(scorer, *batch, settings).logprobs
+            spread = k3_divergence(old, ref) * rollout.response_mask
+            metrics["kl_start"] = float(spread.sum() / tokens)
+        if sampler is not None and old is not None:
+            metrics["logprob_gap"] = float((old - sampler).abs().sum() / tokens)
+            if settings.tis_cap is not None:
+                correction = importance_correction(old, sampler, settings.tis_cap)
+                capped = (correction >= settings.tis_cap) & rollout.response_mask
+                metrics["tis_capped"] = float(capped.sum() / tokens)
+        return _Before(old, ref, correction, metrics, (old is not None) + (ref is not None))
 
-    def _update(
-        self,
-        rollout: Rollout,
-        advantages: torch.Tensor,
-        weights: torch.Tensor,
-        old: torch.Tensor,
-        ref: torch.Tensor,
-        step: int,
-    ) -> dict[str, Any]:
-        """`num_iterations` optimizer steps on the batch; loss, clipping and gradient norm."""
-        settings = self.settings
+    def _experience(
+        self, rollout: Rollout, advantages: torch.Tensor, weights: torch.Tensor, before: _Before
+    ) -> Experience:
         mask = rollout.response_mask
-        if settings.mask_truncated:
+        if self.settings.mask_truncated:
             mask = mask & torch.tensor(rollout.finished, device=mask.device)[:, None]
-        coefficients = token_coefficients(mask, settings.loss_type, settings.max_new_tokens)
-        # Without a KL term a response of zero advantage has zero gradient: no pass is spent on it.
-        wanted = mask.any(1) & ((advantages != 0) | (settings.kl_beta > 0))
-        rows = torch.nonzero(wanted).flatten()
-        rate = learning_rate(settings, step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        loss, clipped, tokens, norms, processed = 0.0, 0, 0, [], 0
-        for _ in range(settings.num_iterations if len(rows) else 0):
-            self.optimizer.zero_grad()
-            for chunk in rows.split(settings.micro_batch_size):
-                logprobs, _ = token_logprobs(
-                    self.model, rollout.input_ids[chunk], rollout.attention_mask[chunk],
-                    rollout.response_mask[chunk], settings.temperature,
-                )  # fmt: skip
-                parts = policy_loss(
-                    logprobs, old[chunk], advantages[chunk], weights[chunk], coefficients[chunk],
-                    clip_eps_low=settings.clip_eps_low, clip_eps_high=settings.clip_eps_high,
-                    kl_beta=settings.kl_beta, ref_logprobs=ref[chunk],
-                )  # fmt: skip
-                parts.loss.backward()
-                loss += float(parts.loss.detach()) / settings.num_iterations
-                clipped, tokens = clipped + parts.clipped_tokens, tokens + parts.tokens
-                processed += int(rollout.attention_mask[chunk].sum())
-            norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.max_grad_norm)
-            norms.append(float(norm))
-            self.optimizer.step()
-        return {
-            "loss": loss,
-            "clip_fraction": clipped / max(1, tokens),
-            "grad_norm": sum(norms) / max(1, len(norms)),
-            "lr": rate,
-            "tokens": processed,
-        }
+        return Experience(
+            rollout.input_ids, rollout.attention_mask, rollout.response_mask, mask, advantages,
+            weights if before.correction is None else weights * before.correction,
+            before.old, before.ref,
+        )  # fmt: skip
+
+    def _credit_rows(
+        self, credit: Credit, rollout: Rollout, rows: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        if not self.recipe.credit.save_weights:
+            return []
+        used = [row for row in rows if row["used"]]
+        return credit_rows(
+            credit, rollout.response_mask, rollout.responses, used, method=self.method
+        )
+
+
+@dataclass(frozen=True)
+class _Before:
+    """What is known of a rollout's tokens before the update."""
+
+    old: torch.Tensor | None
+    ref: torch.Tensor | None
+    correction: torch.Tensor | None
+    metrics: dict[str, float]
+    passes: int
 
 
 def _rollout_metrics(rollout: Rollout, grades: Sequence[Grade]) -> dict[str, Any]:
@@ -246,6 +306,8 @@ def train(
     *,
     resume: bool = False,
     report: Report = lambda step, steps, metrics: None,
+    rollouts: Path | None = None,
+    first: Path | None = None,
 ) -> Path:
     """Train one run in the folder `out` and return its final checkpoint.
 
@@ -258,48 +320,62 @@ def train(
         resume: go on with an unfinished run; its final weights equal those of an unbroken one,
             bit for bit on a CPU. A finished run is left as it is.
         report: called after each step.
+        rollouts: rollouts.jsonl of a run, to learn from its responses instead of sampling any.
+        first: rollouts.jsonl of a run from the same start and seed, whose first step's responses
+            are this run's too: methods then part from the same data, whatever engine samples.
 
     Raises:
-        InputError: unknown method, a folder of another run, prompts beyond the model's context.
+        InputError: unknown method, a folder of another run, prompts beyond the model's context,
+            no finite loss in several steps one after another.
     """
     check_method(method, "method")
     run = RunFolder(out)
     refuse_begun(out, resume=resume)
-    wanted = describe(recipe, method, seed, fingerprint_checkpoint(start))
+    if rollouts is not None and not rollouts.is_file():
+        raise InputError("no such file", str(rollouts), "give the rollouts.jsonl of a run's folder")
+    source = source_of(recipe)
+    wanted = describe(recipe, method, seed, fingerprint_checkpoint(start), rollouts, source)
     steps = recipe.train.steps
     with owned(out), ExitStack() as stack:
         newest, done = open_run(run, wanted, steps)
         if run.is_finished():
             return run.final(steps)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        trainer = Trainer(recipe, method, seed, start, device)
+        write_overlap(run, source)
+        trainer = Trainer(recipe, method, seed, start, device, source)
+        stack.callback(trainer.sampler.close)
         if newest is not None:
             trainer.restore(newest)
-        metrics_file, timing_file, rollouts_file = (
-            stack.enter_context(JsonlWriter(out / name))
-            for name in ("metrics.jsonl", "timing.jsonl", "rollouts.jsonl")
-        )
-        credit_file = (
-            stack.enter_context(JsonlWriter(out / "credit.jsonl"))
-            if recipe.credit.save_weights
-            else None
-        )
-        grader = stack.enter_context(Grader(answer_type=trainer.source.answer_type))
+        size = recipe.train.group_size
+        words = int(trainer.model.config.get_text_config().vocab_size)
+        replay = Replay(rollouts, size, words) if rollouts is not None else None
+        opening = Replay(first, size, words, last=1) if first is not None and not done else None
+        files = {
+            name: stack.enter_context(JsonlWriter(out / f"{name}.jsonl"))
+            for name in ("metrics", "timing", "rollouts")
+        }
+        if recipe.credit.save_weights:
+            files["credit"] = stack.enter_context(JsonlWriter(out / "credit.jsonl"))
+        grader = stack.enter_context(Grader(answer_type=source.answer_type, extract=source.extract))
         for step in range(done + 1, steps + 1):
             timer = PhaseTimer(step)
-            metrics, rollouts, credit = trainer.step(step, grader, timer)
-            rollouts_file.write(rollouts)
-            if credit_file is not None:
-                credit_file.write(credit)
-            metrics_file.write([metrics])
+            again = opening if opening is not None and opening.has(step) else replay
+            left = trainer.step(step, grader, timer, again)
+            files["rollouts"].write(left.rollouts)
+            if "credit" in files:
+                files["credit"].write(left.credit)
+            files["metrics"].write([left.metrics])
             if step % recipe.train.save_every == 0 or step == steps:
                 with timer.phase("checkpoint"):
-                    save_checkpoint(
-                        run.final(step), trainer.model, trainer.tokenizer,
-                        optimizer=trainer.optimizer, state={"step": step},
-                    )  # fmt: skip
+                    trainer.save(run.final(step), step)
                 tidy(run.checkpoints)
-            timing_file.write(timer.rows)
-            report(step, steps, metrics)
+            files["timing"].write(timer.rows)
+            report(step, steps, left.metrics)
+            if trainer.skipped >= MOST_SKIPPED:
+                raise InputError(
+                    f"the loss or its gradient was not finite in {MOST_SKIPPED} steps one after "
+                    f"another, up to step {step}", str(out),
+                    "lower train.lr; their responses are in rollouts.jsonl for train --rollouts",
+                )  # fmt: skip
         write_json(out / "run.json", {**read_json(out / "run.json"), "status": "finished"})
     return run.final(steps)

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from oar_bench.answers import Grader
-from oar_bench.config import Recipe, WarmStartSettings
+from oar_bench.config import SIZES, Recipe, WarmStartSettings
 from oar_bench.engines.base import Request, Sampling
 from oar_bench.engines.hf import HFEngine, eos_ids, load_model, pad_id
 from oar_bench.engines.tokens import encode
@@ -29,9 +29,11 @@ from oar_bench.records import owned
 from oar_bench.resources import cache_folder
 from oar_bench.tasks.problems import ANSWER_TYPE, problems
 from oar_bench.training.checkpoint import (
+    fill_optimizer,
     is_whole,
     latest_checkpoint,
     load_state,
+    optimizer_tensors,
     save_checkpoint,
     tidy,
 )
@@ -51,7 +53,7 @@ def warmstart_fingerprint(recipe: Recipe) -> str:
         {
             "version": VERSION,
             "family": recipe.family,
-            "model": recipe.model.model_dump(mode="json"),
+            "model": recipe.model.model_dump(mode="json", include=set(SIZES)),
             "warmstart": recipe.warmstart.model_dump(mode="json") if recipe.warmstart else None,
             "max_new_tokens": recipe.train.max_new_tokens,
             "packages": {name: packages.get(name) for name in ("torch", "transformers")},
@@ -111,7 +113,9 @@ def _train(
     )
     first = 1
     if resumed is not None:
-        first = int(load_state(resumed, model, optimizer)["step"]) + 1
+        tensors, numbers = load_state(resumed)
+        fill_optimizer(optimizer, dict(model.named_parameters()), tensors)
+        first = int(numbers["step"]) + 1
         tidy(partial)
     accuracy = 0.0
     for step in range(first, settings.max_steps + 1):
@@ -131,7 +135,8 @@ def _train(
             state: dict[str, Any] = {"step": step, "accuracy": accuracy}
             target = partial / f"step-{step:06d}"
             shutil.rmtree(target, ignore_errors=True)
-            save_checkpoint(target, model, tokenizer, optimizer=optimizer, state=state)
+            tensors = optimizer_tensors(optimizer, dict(model.named_parameters()))
+            save_checkpoint(target, model, tokenizer, trainer=tensors, state=state)
             tidy(partial)
     raise InputError(
         f"the warm start reached {accuracy:.2f} of the sampled accuracy {settings.target:.2f} "

@@ -28,9 +28,9 @@ def unbroken(start, tmp_path_factory) -> Path:
 TRAIN = [
     pytest.param("oar_bench.training.trainer:roll_out", 3, "before", id="before a rollout"),
     pytest.param("oar_bench.training.rollout:response_text", 70, "after", id="within a rollout"),
-    pytest.param("oar_bench.training.trainer:Trainer._update", 1, "before", id="first update"),
-    pytest.param("oar_bench.training.trainer:policy_loss", 3, "after", id="within an update"),
-    pytest.param("oar_bench.training.trainer:Trainer._update", 4, "after", id="after an update"),
+    pytest.param("oar_bench.training.trainer:update", 1, "before", id="first update"),
+    pytest.param("oar_bench.training.update:policy_loss", 3, "after", id="within an update"),
+    pytest.param("oar_bench.training.trainer:update", 4, "after", id="after an update"),
     pytest.param("oar_bench.training.checkpoint:save_file", 1, "before", id="first checkpoint"),
     pytest.param("oar_bench.training.checkpoint:save_file", 2, "after", id="second checkpoint"),
     pytest.param("oar_bench.training.checkpoint:_sealed", 4, "after", id="sealing a checkpoint"),

@@ -13,8 +13,9 @@ from oar_bench.engines.hf import load_model
 from oar_bench.engines.tokens import response_text
 from oar_bench.errors import InputError
 from oar_bench.tasks.problems import distinct
+from oar_bench.training.logprobs import token_logprobs
 from oar_bench.training.loss import policy_loss, token_coefficients
-from oar_bench.training.model import pad_batch, token_logprobs
+from oar_bench.training.model import pad_batch
 from oar_bench.training.rollout import probed_batch
 
 trl = pytest.importorskip("trl")
@@ -191,12 +192,18 @@ def row_key(batch, i):
     return (*batch["prompt_ids"][i].tolist(), -1, *batch["completion_ids"][i].tolist())
 
 
-@pytest.mark.parametrize("loss_type", ["grpo", "dapo", "dr_grpo"])
-def test_the_loss_is_the_built_in_trainers(make, loss_type):
+@pytest.mark.parametrize(
+    ("loss_type", "beta"),
+    [("grpo", 0.0), ("dapo", 0.0), ("dr_grpo", 0.0), ("cispo", 0.0), ("grpo", 0.2), ("cispo", 0.2)],
+)
+def test_the_loss_is_the_built_in_trainers(make, loss_type, beta):
     """On the second pass over a batch, where ratios differ from 1 and some are clipped."""
+    # What TRL calls epsilon_high is cispo's bound itself; ours is its distance from 1.
+    bound = {"epsilon_high": 1.2} if loss_type == "cispo" else {}
     trainer, _ = make(
         Weighted, **WEIGHTED, loss_type=loss_type, max_steps=2, gradient_accumulation_steps=1,
-        per_device_train_batch_size=8, learning_rate=1e-2,
+        per_device_train_batch_size=8, learning_rate=1e-2, beta=beta, **bound,
+        use_bias_correction_kl=False,
     )  # fmt: skip
     found = []
     theirs = trainer._compute_loss
@@ -212,7 +219,8 @@ def test_the_loss_is_the_built_in_trainers(make, loss_type):
         own = policy_loss(
             logprobs[:, width:], inputs["old_per_token_logps"], sign,
             inputs["advantages"].abs(), token_coefficients(mask.bool(), loss_type, 40)[:, width:],
-            clip_eps_low=0.2, clip_eps_high=0.2,
+            clip_eps_low=0.2, clip_eps_high=0.2, loss_type=loss_type, kl_beta=beta,
+            ref_logprobs=inputs.get("ref_per_token_logps"),
         )  # fmt: skip
         loss = theirs(model, inputs)
         found.append((float(loss.detach()), float(own.loss), own.clipped_tokens))
@@ -223,7 +231,7 @@ def test_the_loss_is_the_built_in_trainers(make, loss_type):
     assert len(found) == 2
     assert found[1][2] > 0
     for loss, own, _ in found:
-        assert loss == pytest.approx(own, abs=1e-5)
+        assert loss == pytest.approx(own, rel=1e-5, abs=1e-5)
 
 
 @pytest.mark.parametrize("method", ["oar-d", "oar-g", "oar-gf", "attention", "entropy"])

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from oar_bench.config import TrainSettings
+from oar_bench.training.logprobs import token_logprobs
 from oar_bench.training.loss import policy_loss, token_coefficients
-from oar_bench.training.model import pad_batch, token_logprobs
+from oar_bench.training.model import pad_batch
 from tests.credit.batches import PROMPTS, RESPONSES
 
 ADVANTAGES = [1.0, -0.5, 0.75, -1.25]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oar_bench.training.advantages import group_advantages
-from oar_bench.training.loss import policy_loss, token_coefficients
+from oar_bench.training.loss import importance_correction, policy_loss, token_coefficients
 
 CLIP = {"clip_eps_low": 0.2, "clip_eps_high": 0.2}
 
@@ -69,6 +69,36 @@ def test_kl_is_added_unweighted():
     assert float(parts.loss) == pytest.approx(0.1 * (math.exp(-0.5) + 0.5 - 1), rel=1e-5)
     with pytest.raises(ValueError, match="ref_logprobs"):
         policy_loss(logprobs, logprobs, torch.zeros(1), one, one, kl_beta=0.1, **CLIP)
+
+
+def test_cispo_by_hand():
+    """The ratio is a bounded constant: the gradient is that of log pi, whatever was clipped."""
+    ratio = torch.tensor([[1.5, 0.5]])
+    logprobs = ratio.log().requires_grad_()
+    weights, mask = torch.tensor([[2.0, 1.0]]), torch.ones(1, 2, dtype=torch.bool)
+    parts = policy_loss(
+        logprobs, torch.zeros(1, 2), torch.tensor([3.0]), weights,
+        token_coefficients(mask, "cispo", 10), loss_type="cispo", **CLIP,
+    )  # fmt: skip
+    parts.loss.backward()
+    expected = -(2 * 1.2 * 3 * math.log(1.5) + 0.5 * 3 * math.log(0.5)) / 2
+    assert float(parts.loss.detach()) == pytest.approx(expected, rel=1e-6)
+    assert logprobs.grad.tolist() == [pytest.approx([-2 * 1.2 * 3 / 2, -0.5 * 3 / 2], rel=1e-6)]
+    assert (parts.clipped_tokens, parts.tokens) == (1, 2)
+
+
+@given(
+    st.lists(st.floats(-5, 0), min_size=1, max_size=6), st.floats(0.1, 4.0), st.integers(0, 2**31)
+)
+def test_the_correction_is_a_capped_ratio(sampler, cap, seed):
+    theirs = torch.tensor([sampler])
+    ours = theirs + torch.randn(theirs.shape, generator=torch.Generator().manual_seed(seed))
+    factor = importance_correction(ours, theirs, cap)
+    assert bool((factor <= cap).all())
+    assert bool((factor > 0).all())
+    free = (ours - theirs).exp()
+    torch.testing.assert_close(factor[free < cap], free[free < cap])
+    assert importance_correction(theirs, theirs, max(cap, 1.0)).tolist() == [[1.0] * len(sampler)]
 
 
 def test_asymmetric_clipping():

@@ -148,3 +148,82 @@ def test_more_than_the_context_is_refused(start: Path, tmp_path):
     recipe = load_recipe("smoke", {"train": {"max_new_tokens": 60}})
     with pytest.raises(InputError, match="context of 48"):
         train(recipe, "grpo", 0, start, tmp_path / "run")
+
+
+def test_a_token_budget_does_not_change_training(grpo: Path, start: Path, tmp_path):
+    recipe = load_recipe("smoke", {"train": {"micro_batch_tokens": 64, "steps": 1}})
+    whole = load_recipe("smoke", {"train": {"steps": 1}})
+    a = load_file(train(recipe, "oar-p", 0, start, tmp_path / "a") / "model.safetensors")
+    b = load_file(train(whole, "oar-p", 0, start, tmp_path / "b") / "model.safetensors")
+    assert max(float((a[k] - b[k]).abs().max()) for k in a) < 1e-5
+
+
+def test_untracked_metrics_cost_no_pass_and_change_no_training(start: Path, tmp_path):
+    recipe = load_recipe("smoke", {"train": {"track": [], "steps": 1}})
+    whole = load_recipe("smoke", {"train": {"steps": 1}})
+    a = load_file(train(recipe, "oar-p", 0, start, tmp_path / "run") / "model.safetensors")
+    b = load_file(train(whole, "oar-p", 0, start, tmp_path / "whole") / "model.safetensors")
+    assert max(float((a[k] - b[k]).abs().max()) for k in a) < 1e-5
+    rows = list(read_jsonl(tmp_path / "run" / "metrics.jsonl"))
+    assert not {"entropy", "kl_start"} & set(rows[0])
+    timed = [r for r in read_jsonl(tmp_path / "run" / "timing.jsonl") if r["phase"] == "logprobs"]
+    assert all(row["tokens"] == 0 for row in timed)
+
+
+def test_mini_batches_are_optimizer_steps(start: Path, tmp_path):
+    recipe = load_recipe("smoke", {"train": {"steps": 1, "mini_batches": 4, "num_iterations": 2}})
+    final = train(recipe, "grpo", 0, start, tmp_path / "run")
+    done = load_file(final / "trainer_state.safetensors")
+    steps = {float(v) for k, v in done.items() if k.endswith("/step")}
+    assert len(steps) == 1
+    # Eight groups of which some have no signal; a mini-batch of such groups alone does no step.
+    assert 4 <= steps.pop() <= 8
+
+
+def test_dynamic_sampling_learns_from_groups_with_a_signal(start: Path, tmp_path):
+    recipe = load_recipe("smoke", {"train": {"steps": 1, "dynamic_sampling": 4}})
+    train(recipe, "grpo", 0, start, tmp_path / "run")
+    rows = list(read_jsonl(tmp_path / "run" / "rollouts.jsonl"))
+    used = [row for row in rows if row["used"]]
+    assert len(rows) > len(used) == 8 * 4
+    groups = [used[at : at + 4] for at in range(0, len(used), 4)]
+    assert all(len({row["reward"] for row in group}) == 2 for group in groups)
+    assert len({group[0]["problem"] for group in groups}) == 8
+    again = train(
+        recipe, "grpo", 0, start, tmp_path / "again", rollouts=tmp_path / "run" / "rollouts.jsonl"
+    )
+    assert weights(again) == weights(tmp_path / "run" / "checkpoints" / "step-000001")
+
+
+def test_a_step_without_a_finite_loss_is_skipped_and_the_run_stops(
+    smoke, start, tmp_path, monkeypatch, grpo
+):
+    """The second step's loss is broken: skipped, and all else goes on; three in a row stop it."""
+    from oar_bench.training import update as module
+
+    calls = {"broken": {2}, "now": 0}
+    honest = module.policy_loss
+
+    def broken(*args, **kwargs):
+        calls["now"] += 1
+        parts = honest(*args, **kwargs)
+        if calls["now"] in calls["broken"]:
+            return type(parts)(parts.loss * float("nan"), parts.clipped_tokens, parts.tokens)
+        return parts
+
+    monkeypatch.setattr(module, "policy_loss", broken)
+    train(smoke, "grpo", 0, start, tmp_path / "one")
+    rows = list(read_jsonl(tmp_path / "one" / "metrics.jsonl"))
+    assert [row["skipped_steps"] for row in rows] == [0, 1, 0, 0]
+    assert rows[1]["loss"] is None
+    assert rows[1]["grad_norm"] is None
+    # The weights of step 3's rollout are those of step 2's: nothing moved in between.
+    assert rows[2]["kl_start"] > 0
+
+    calls.update(now=0, broken={2, 3, 4})
+    with pytest.raises(InputError, match="3 steps one after another, up to step 4"):
+        train(smoke, "grpo", 0, start, tmp_path / "three")
+    assert len(list(read_jsonl(tmp_path / "three" / "rollouts.jsonl"))) == 4 * 32
+    kept = latest_checkpoint(tmp_path / "three" / "checkpoints")
+    assert kept is not None
+    assert all(bool(v.isfinite().all()) for v in load_file(kept / "model.safetensors").values())

@@ -1,0 +1,132 @@
+"""Training from saved rollouts: the same updates without a sampler.
+
+A run's rollouts.jsonl holds the ids that were sampled, so a step can be done again, bit for bit,
+or under another method on the very same responses. Rewards are graded anew; log-probabilities
+before the update are those of the weights at hand, except that a sampler's own come from the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from oar_bench.engines.hf import Sampled
+from oar_bench.engines.tokens import encode_all
+from oar_bench.errors import InputError
+from oar_bench.records import read_placed
+from oar_bench.tasks.problems import Problem
+from oar_bench.training.rollout import Rollout, gather
+
+FIELDS: Mapping[str, type] = {
+    "problem": str, "prompt": str, "gold": str, "seed": int, "response_ids": list,
+    "finish_reason": str,
+}  # fmt: skip
+
+
+class Replay:
+    """Rollouts of a file by step; only the rows of the step at hand are held."""
+
+    def __init__(
+        self, path: Path, group_size: int, vocabulary: int, last: int | None = None
+    ) -> None:
+        """Read where each step lies, up to step `last` if it is given.
+
+        Raises:
+            InputError: it isn't the rollouts of a run.
+        """
+        self.path, self.group_size, self.vocabulary = path, group_size, vocabulary
+        self._places: dict[int, list[int]] = {}
+        for number, (place, row) in enumerate(read_placed(path), start=1):
+            step = row.get("step")
+            if not isinstance(step, int) or "response_ids" not in row:
+                raise InputError(
+                    f"line {number} is no rollout with a step and response_ids", str(path),
+                    "give the rollouts.jsonl of a run's folder",
+                )  # fmt: skip
+            if last is not None and step > last:
+                break
+            if row.get("used", True):
+                self._places.setdefault(step, []).append(place)
+
+    def has(self, step: int) -> bool:
+        """Whether the file holds this step."""
+        return step in self._places
+
+    def of_step(
+        self, step: int, tokenizer: PreTrainedTokenizerBase, device: torch.device
+    ) -> Rollout:
+        """The responses that a step learned from.
+
+        Raises:
+            InputError: the step isn't there, or its rows don't form groups of `group_size`.
+        """
+        if step not in self._places:
+            last = max(self._places, default=0)
+            raise InputError(
+                f"it has no rollouts of step {step}", str(self.path), f"train --steps {last}"
+            )
+        with self.path.open("rb") as file:
+            rows = [_row_at(file, place) for place in self._places[step]]
+        for row in rows:
+            self._check(row, step)
+        self._check_groups(rows, step)
+        encoded = encode_all(tokenizer, (row["prompt"] for row in rows))
+        known = all("sampler_logprobs" in row for row in rows)
+        drawn = Sampled(
+            [encoded[row["prompt"]] for row in rows],
+            [row["response_ids"] for row in rows],
+            [row["finish_reason"] == "stop" for row in rows],
+            [row["sampler_logprobs"] for row in rows] if known else None,
+        )
+        asked = [
+            Problem(row["problem"], row["prompt"], row["gold"], "", row.get("tolerance"))
+            for row in rows
+        ]
+        return gather(tokenizer, asked, [row["seed"] for row in rows], drawn, device)
+
+    def _check(self, row: Mapping[str, Any], step: int) -> None:
+        """Refuse a row whose fields aren't what a step needs."""
+        for name, kind in FIELDS.items():
+            if not isinstance(row.get(name), kind):
+                raise InputError(
+                    f"a row of step {step} has no {name} that is a {kind.__name__}", str(self.path)
+                )
+        ids = row["response_ids"]
+        if not ids or not all(type(i) is int and 0 <= i < self.vocabulary for i in ids):
+            raise InputError(
+                f"response_ids of step {step} aren't ids of this model", str(self.path),
+                f"its vocabulary has {self.vocabulary} tokens",
+            )  # fmt: skip
+        if not isinstance(row.get("tolerance", 0.0), int | float):
+            raise InputError(f"a tolerance of step {step} is no number", str(self.path))
+        logprobs = row.get("sampler_logprobs", ids)
+        if (
+            not isinstance(logprobs, list)
+            or len(logprobs) != len(ids)
+            or not all(type(value) in (int, float) for value in logprobs)
+        ):
+            raise InputError(
+                f"sampler_logprobs of step {step} aren't one for each token", str(self.path)
+            )
+
+    def _check_groups(self, rows: Sequence[Mapping[str, Any]], step: int) -> None:
+        """Refuse rows that aren't whole groups, one problem after the other."""
+        size = self.group_size
+        groups = [rows[at : at + size] for at in range(0, len(rows), size)]
+        if any(len(g) < size or len({r["problem"] for r in g}) > 1 for g in groups):
+            raise InputError(
+                f"step {step} has no groups of {size} responses to a problem", str(self.path),
+                "train with the group_size that it was sampled with",
+            )  # fmt: skip
+
+
+def _row_at(file: BinaryIO, place: int) -> dict[str, Any]:
+    """The row whose line begins at a byte that `read_placed` gave."""
+    file.seek(place)
+    row: dict[str, Any] = json.loads(file.readline())
+    return row

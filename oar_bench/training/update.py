@@ -1,0 +1,169 @@
+"""The update: optimizer steps on a rollout batch, and what they did."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from oar_bench.config import TrainSettings
+from oar_bench.training.batches import filled_columns, micro_batches
+from oar_bench.training.logprobs import LogprobModel, TokenLogprobs
+from oar_bench.training.loss import LossParts, policy_loss, token_coefficients
+from oar_bench.training.policy import Policy
+
+
+@dataclass(frozen=True)
+class Experience:
+    """What an update learns from: B responses, padded to S columns."""
+
+    input_ids: torch.Tensor
+    """(B, S) int64"""
+    attention_mask: torch.Tensor
+    """(B, S) int64"""
+    response_mask: torch.Tensor
+    """(B, S) bool"""
+    loss_mask: torch.Tensor
+    """(B, S) bool, the response tokens in the loss"""
+    advantages: torch.Tensor
+    """(B,)"""
+    weights: torch.Tensor
+    """(B, S) token weights, times the correction for the sampler"""
+    old: torch.Tensor | None = None
+    """(B, S) log-probabilities before the update; None: they are those of the update's own pass,
+    which is exact for a single optimizer step"""
+    ref: torch.Tensor | None = None
+    """(B, S) log-probabilities of the start, for the KL term"""
+
+
+def passes(
+    rows: torch.Tensor, attention_mask: torch.Tensor, settings: TrainSettings
+) -> list[torch.Tensor]:
+    """The rows of each forward pass, by the settings' limits on rows and tokens."""
+    return micro_batches(
+        rows, attention_mask.sum(1), most_rows=settings.micro_batch_size,
+        most_tokens=settings.micro_batch_tokens,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def score(
+    scorer: LogprobModel,
+    input_ids: torch.Tensor,
+    attention_mask: torch.Tensor,
+    response_mask: torch.Tensor,
+    settings: TrainSettings,
+    *,
+    entropy: bool = False,
+) -> TokenLogprobs:
+    """Log-probabilities (B, S), and entropies if wanted, of a whole batch without gradient."""
+    shape = input_ids.shape
+    logprobs = torch.zeros(shape, device=input_ids.device)
+    spreads = torch.zeros_like(logprobs)
+    everything = torch.arange(len(input_ids), device=input_ids.device)
+    for rows in passes(everything, attention_mask, settings):
+        columns = filled_columns(attention_mask[rows])
+        part = scorer(
+            input_ids[rows, columns], attention_mask[rows, columns], response_mask[rows, columns],
+            entropy,
+        )  # fmt: skip
+        logprobs[rows, columns], spreads[rows, columns] = part.logprobs, part.entropy
+    return TokenLogprobs(logprobs, spreads)
+
+
+def mini_batch_rows(responses: int, group_size: int, parts: int) -> list[torch.Tensor]:
+    """The rows of each optimizer step of a pass: whole groups, dealt out in turn.
+
+    >>> [part.tolist() for part in mini_batch_rows(6, 2, 2)]
+    [[0, 1, 4, 5], [2, 3]]
+    """
+    groups = torch.arange(responses) // group_size
+    dealt = [torch.nonzero(groups % parts == i).flatten() for i in range(parts)]
+    return [rows for rows in dealt if len(rows)]
+
+
+def update(
+    policy: Policy, experience: Experience, settings: TrainSettings, rate: float
+) -> dict[str, Any]:
+    """`num_iterations` x `mini_batches` optimizer steps with learning rate `rate`.
+
+    Returns:
+        loss (mean over the optimizer steps), clip_fraction, grad_norm, lr, skipped_steps (whose
+        loss or gradient wasn't finite) and tokens (processed, prompts included). A value that is
+        not finite is None.
+    """
+    losses: list[float] = []
+    norms: list[float] = []
+    clipped = counted = tokens = skipped = 0
+    device = experience.input_ids.device
+    parts = mini_batch_rows(len(experience.advantages), settings.group_size, settings.mini_batches)
+    for rows in [part.to(device) for part in parts] * settings.num_iterations:
+        coefficients = torch.zeros(experience.weights.shape, device=device)
+        coefficients[rows] = token_coefficients(
+            experience.loss_mask[rows], settings.loss_type, settings.max_new_tokens
+        )
+        # Without a KL term a response of zero advantage has zero gradient: no pass is spent on it.
+        wanted = experience.loss_mask[rows].any(1)
+        if settings.kl_beta == 0:
+            wanted = wanted & (experience.advantages[rows] != 0)
+        if not bool(wanted.any()):
+            continue
+        policy.zero_grad()
+        loss = 0.0
+        with policy.updating():
+            for chunk in passes(rows[wanted], experience.attention_mask, settings):
+                columns = filled_columns(experience.attention_mask[chunk])
+                parts_loss = _loss(policy, experience, coefficients, settings, chunk, columns)
+                parts_loss.loss.backward()
+                loss += float(parts_loss.loss.detach())
+                clipped += parts_loss.clipped_tokens
+                counted += parts_loss.tokens
+                tokens += int(experience.attention_mask[chunk].sum())
+        if not math.isfinite(loss):
+            policy.zero_grad()
+            norm, done = math.nan, False
+        else:
+            norm, done = policy.apply(rate)
+        losses.append(loss)
+        norms.append(norm)
+        skipped += not done
+    return {
+        "loss": _finite(sum(losses) / max(1, len(losses))),
+        "clip_fraction": clipped / max(1, counted),
+        "grad_norm": _finite(sum(norms) / max(1, len(norms))),
+        "lr": rate,
+        "skipped_steps": skipped,
+        "tokens": tokens,
+    }
+
+
+def _loss(
+    policy: Policy,
+    experience: Experience,
+    coefficients: torch.Tensor,
+    settings: TrainSettings,
+    rows: torch.Tensor,
+    columns: slice,
+) -> LossParts:
+    """The loss of some rows, with its graph."""
+    logprobs = policy.scorer(
+        experience.input_ids[rows, columns], experience.attention_mask[rows, columns],
+        experience.response_mask[rows, columns],
+    ).logprobs  # fmt: skip
+    old, ref = experience.old, experience.ref
+    return policy_loss(
+        logprobs,
+        logprobs.detach() if old is None else old[rows, columns],
+        experience.advantages[rows],
+        experience.weights[rows, columns],
+        coefficients[rows, columns],
+        clip_eps_low=settings.clip_eps_low, clip_eps_high=settings.clip_eps_high,
+        loss_type=settings.loss_type, kl_beta=settings.kl_beta,
+        ref_logprobs=None if ref is None else ref[rows, columns],
+    )  # fmt: skip
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
