@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from oar_bench import __version__, cli_credit
+from oar_bench.cli_check import check
 from oar_bench.cli_claims import Evidence, claims
 from oar_bench.cli_data import data
 from oar_bench.cli_evaluation import AsJson, evaluate, generate
@@ -183,6 +184,9 @@ def compare(
     run_compare(results, allow or [], out, as_json)
 
 
+app.command()(check)
+
+
 @app.command()
 def tasks(as_json: AsJson = False) -> None:
     """List the tasks of the registry and its groups; lm-eval's own go by their names too.
@@ -225,7 +229,8 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def main() -> None:
-    """Run the command line: exit 0 done, 1 a fault of ours, 2 bad input, 130 interrupted."""
+    """Run the command line: exit 0 done, 1 a check failed or a fault of ours, 2 bad input (and what
+    `check` can't decide), 130 interrupted."""
     # typer may carry its own copy of click; the base of its usage errors is found through it.
     click_error: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     # Threads that wait for each other by spinning stand still where cores are shared; a thousand

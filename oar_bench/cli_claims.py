@@ -46,6 +46,8 @@ def claims(
         print(json.dumps(claims_text.as_dict(found.verdicts), indent=2))
         return
     print(claims_text.plain(found.verdicts))
+    if found.collection.reproduce.get("smoke"):
+        print("This is a smoke run: its numbers mean nothing.")
     for item in found.collection.left_out:
         print(f"left out: {item.where}: {item.reason}")
     for note in found.allowed:

@@ -20,8 +20,10 @@ LAYERS = [
     {"training", "evaluation"},
     {"integrations", "importing", "claims"},
     {"reporting", "reproduce", "doctor"},
+    {"regression"},
     {"stages"},
     {
+        "cli_check",
         "cli_claims",
         "cli_evaluation",
         "cli_credit",

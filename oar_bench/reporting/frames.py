@@ -113,7 +113,7 @@ def load(folder: Path, allow: Names[str] = ()) -> Collection:
     runs: list[Run] = []
     left_out: list[LeftOut] = []
     for path in sorted(runs_folder.glob("*/seed-*/")):
-        run, missing = _load_run(path, f"{path.parent.name}/{path.name}", allow)
+        run, missing = load_run(path, f"{path.parent.name}/{path.name}", allow)
         runs += [run] if run else []
         left_out += missing
     if not runs and not left_out:
@@ -148,7 +148,7 @@ def _optional(path: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
 
 
-def _load_run(path: Path, where: str, allow: Names[str]) -> tuple[Run | None, list[LeftOut]]:
+def load_run(path: Path, where: str, allow: Names[str]) -> tuple[Run | None, list[LeftOut]]:
     """The run, None when it can't be in the report, and whatever of it is left out."""
     about_file = path / "run.json"
     if not about_file.exists():
