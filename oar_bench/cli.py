@@ -13,8 +13,10 @@ import typer
 
 from oar_bench import __version__, cli_credit
 from oar_bench.cli_check import check
+from oar_bench.cli_claims import Evidence, claims
 from oar_bench.cli_data import data
 from oar_bench.cli_evaluation import AsJson, evaluate, generate
+from oar_bench.cli_import import import_results
 from oar_bench.cli_overhead import overhead
 from oar_bench.cli_training import reproduce, train
 from oar_bench.cli_watch import watch
@@ -125,8 +127,10 @@ def score(
 
 
 app.command()(evaluate)
+app.command("import")(import_results)
 app.add_typer(cli_credit.app)
 app.command()(overhead)
+app.command()(claims)
 app.command()(watch)
 
 
@@ -134,17 +138,23 @@ app.command()(watch)
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder that `reproduce` wrote, or its runs/.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the report; default RUNS.")] = None,
+    evidence: Evidence = None,
     allow: Allow = None,
 ) -> None:
     """Write report.md and a self-contained index.html from finished runs.
 
-    Example:
+    Claims are judged by the runs, by RUNS/overhead and RUNS/fidelity if these are there, and by
+    the folders that --evidence names.
+
+    Examples:
 
       oar-bench report results/tiny --out reports/tiny
+
+      oar-bench report results/tiny --evidence overhead/tiny --evidence fidelity
     """
     from oar_bench.reporting.report import write_report
 
-    paths = write_report(runs, out or runs, allow or ())
+    paths = write_report(runs, out or runs, allow or (), evidence or ())
     print(paths.html)
     print(paths.markdown)
 

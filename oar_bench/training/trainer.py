@@ -307,6 +307,7 @@ def train(
     resume: bool = False,
     report: Report = lambda step, steps, metrics: None,
     rollouts: Path | None = None,
+    first: Path | None = None,
 ) -> Path:
     """Train one run in the folder `out` and return its final checkpoint.
 
@@ -320,6 +321,8 @@ def train(
             bit for bit on a CPU. A finished run is left as it is.
         report: called after each step.
         rollouts: rollouts.jsonl of a run, to learn from its responses instead of sampling any.
+        first: rollouts.jsonl of a run from the same start and seed, whose first step's responses
+            are this run's too: methods then part from the same data, whatever engine samples.
 
     Raises:
         InputError: unknown method, a folder of another run, prompts beyond the model's context,
@@ -346,6 +349,7 @@ def train(
         size = recipe.train.group_size
         words = int(trainer.model.config.get_text_config().vocab_size)
         replay = Replay(rollouts, size, words) if rollouts is not None else None
+        opening = Replay(first, size, words, last=1) if first is not None and not done else None
         files = {
             name: stack.enter_context(JsonlWriter(out / f"{name}.jsonl"))
             for name in ("metrics", "timing", "rollouts")
@@ -355,7 +359,8 @@ def train(
         grader = stack.enter_context(Grader(answer_type=source.answer_type, extract=source.extract))
         for step in range(done + 1, steps + 1):
             timer = PhaseTimer(step)
-            left = trainer.step(step, grader, timer, replay)
+            again = opening if opening is not None and opening.has(step) else replay
+            left = trainer.step(step, grader, timer, again)
             files["rollouts"].write(left.rollouts)
             if "credit" in files:
                 files["credit"].write(left.credit)

@@ -15,6 +15,7 @@ SIZES_7B = {
     "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064,
     "max_position_embeddings": 8192, "tie_word_embeddings": False, "dtype": "bfloat16",
 }  # fmt: skip
+NO_OVERLAP = ("--set", "data.overlap=[]", "--set", "data.drop_overlap=false")
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def problems(tmp_path) -> Path:
 def test_the_recipes_of_the_field(recipe, seven, problems, call):
     done = call(
         "train", recipe, "--method", "oar-g", "--dry-run", "--json", "--data-dir", str(problems),
-        "--set", f"model.path={seven}", "--set", "data.overlap=[]", "--set", "data.drop_overlap=false",
+        "--set", f"model.path={seven}", *NO_OVERLAP,
         "--tflops", "400",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -62,7 +63,7 @@ def test_the_recipes_of_the_field(recipe, seven, problems, call):
     assert found["hours"] == pytest.approx(found["operations"] / 400e12 / 3600)
     text = call(
         "train", recipe, "--dry-run", "--data-dir", str(problems), "--set", f"model.path={seven}",
-        "--set", "data.overlap=[]", "--set", "data.drop_overlap=false",
+        *NO_OVERLAP,
     )  # fmt: skip
     assert "nothing was trained" in text.stdout
     assert not list(Path.cwd().glob("runs/qwen*"))
@@ -71,14 +72,14 @@ def test_the_recipes_of_the_field(recipe, seven, problems, call):
 def test_the_same_path_trains_a_small_model(start, problems, call, tmp_path):
     """The 7B recipe end to end, with a small model, its sizes cut and the built-in sampler."""
     sets = {
-        "model.path": start, "data.overlap": "[]", "data.drop_overlap": "false", "data.prompt": "plain",
+        "model.path": start, "data.prompt": "plain",
         "train.steps": 2, "train.prompts_per_step": 4, "train.group_size": 2,
         "train.max_new_tokens": 8, "rollout.engine": "hf", "train.save_every": 1,
     }  # fmt: skip
     words = [word for key, value in sets.items() for word in ("--set", f"{key}={value}")]
     done = call(
         "train", "qwen2.5-7b-oar", "--method", "oar-g", "--data-dir", str(problems),
-        "--out", str(tmp_path / "run"), *words,
+        "--out", str(tmp_path / "run"), *words, *NO_OVERLAP,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "checkpoints" / "step-000002" / "model.safetensors").is_file()
