@@ -294,12 +294,17 @@ def keep_rows(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write a whole text file atomically, as UTF-8; see `write_bytes`."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     """Write a whole file atomically: to a neighbour first, synced, then renamed over `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     neighbour = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with neighbour.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with neighbour.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         neighbour.replace(path)
