@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from oar_bench.cli_data import data
 from oar_bench.cli_evaluation import AsJson, DataDir, Seed, Set, evaluate, generate
 from oar_bench.cli_overhead import overhead
 from oar_bench.cli_watch import Log, trackers, watch
-from oar_bench.errors import OS_MENDS, InputError
+from oar_bench.errors import InputError, os_line
 from oar_bench.stages import (
     Reproduction,
     choice,
@@ -129,31 +130,41 @@ def train(
       oar-bench train tiny --set train.lr=1e-4 --set train.loss_type=dapo
 
       oar-bench train my.yaml --data-dir DIR
+
+      accelerate launch --multi_gpu --num_processes 2 -m oar_bench train tiny
     """
     from oar_bench.config import changes_of, check_method, load_recipe
+    from oar_bench.training.processes import joined
 
-    sets = [*(changes or ()), *([] if steps is None else [f"train.steps={steps}"])]
-    chosen = load_recipe(recipe, {**changes_of(sets), **data_changes(data_dir)})
-    if data_dir is not None and chosen.data is None:
-        raise InputError("the recipe trains on built-in problems", "--data-dir", "leave it out")
-    check_method(method, "--method")
-    to = trackers(log)
-    folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
-    from oar_bench.console import Progress
-    from oar_bench.monitor.live import training_report
-    from oar_bench.reproduce import starting_point
-    from oar_bench.training.run import refuse_begun
-    from oar_bench.training.trainer import train as run
+    with joined() as processes:
+        sets = [*(changes or ()), *([] if steps is None else [f"train.steps={steps}"])]
+        chosen = load_recipe(recipe, {**changes_of(sets), **data_changes(data_dir)})
+        if data_dir is not None and chosen.data is None:
+            raise InputError("the recipe trains on built-in problems", "--data-dir", "leave it out")
+        check_method(method, "--method")
+        to = trackers(log)
+        folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
+        from oar_bench.console import Progress
+        from oar_bench.monitor.live import training_report
+        from oar_bench.reproduce import starting_point
+        from oar_bench.training.run import refuse_begun
+        from oar_bench.training.trainer import train as run
 
-    refuse_begun(folder, resume=resume)
-    console = Progress()
-    start = starting_point(chosen, seed, console)
-    name = f"{method}, seed {seed}"
-    with training_report(console, name, folder, chosen.train.steps, to) as told:
-        final = run(
-            chosen, method, seed, start, folder, resume=resume, rollouts=rollouts, report=told
-        )
-    print(final)
+        processes.by_first(lambda: refuse_begun(folder, resume=resume))
+        console = Progress()
+        start = processes.by_first(lambda: starting_point(chosen, seed, console))
+        name = f"{method}, seed {seed}"
+        with ExitStack() as shown:
+            given: dict[str, Any] = {}
+            if processes.is_first:
+                told = training_report(console, name, folder, chosen.train.steps, to)
+                given["report"] = shown.enter_context(told)
+            final = run(
+                chosen, method, seed, start, folder, resume=resume, rollouts=rollouts,
+                processes=processes, **given,
+            )  # fmt: skip
+        if processes.is_first:
+            print(final)
 
 
 app.command()(data)
@@ -346,10 +357,10 @@ def main() -> None:
             raise
         code = 130
     except OSError as error:
-        if error.errno not in OS_MENDS:
+        line = os_line(error)
+        if line is None:
             raise
-        where = str(error.filename) if error.filename else "writing"
-        fail(f"{where}: {(error.strerror or str(error)).lower()}; {OS_MENDS[error.errno]}")
+        fail(line)
     if code == 130:
         print("\noar-bench: interrupted; run the same command again to go on", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
