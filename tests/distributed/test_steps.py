@@ -59,7 +59,9 @@ def test_the_first_gradient_is_that_of_one_process(folder, alone, kind, name):
         return
     flat = [torch.cat([tensors[key].flatten() for key in want]) for tensors in (mine, want)]
     assert float(flat[1].norm()) > 0.01
-    close(*flat, 2e-2 if name == "bfloat16" else 1e-6)
+    # Importances are rounded by the shape of their batch; bfloat16 has three digits.
+    rough = {"bfloat16": 2e-2}.get(name, 1e-6 if CASES[name].method == "grpo" else 1e-5)
+    close(*flat, rough)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -78,7 +80,7 @@ def test_samples_rows_and_metrics_are_those_of_one_process(folder, alone, kind, 
     assert len(found["credit"]) == len(want["credit"])
     for a, b in zip(found["credit"], want["credit"], strict=True):
         assert a["token_ids_sha256"] == b["token_ids_sha256"]
-        assert a["weights"] == pytest.approx(b["weights"], rel=1e-2, abs=1e-2)
+        assert a["weights"] == pytest.approx(b["weights"], rel=1e-3, abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)

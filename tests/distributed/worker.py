@@ -40,7 +40,8 @@ class Case:
 
 
 CASES = {
-    "even": Case(method="oar-p"),
+    "even": Case({"micro_batch_size": 5}),
+    "credit": Case(method="oar-p"),
     "uneven": Case({"prompts_per_step": 5, "loss_type": "dapo", "micro_batch_tokens": 60}),
     "silent": Case({"micro_batch_size": 3}, method="oar-g", rigged="odd groups are right"),
     "nothing": Case({"track": []}, rigged="all are right"),
