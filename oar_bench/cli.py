@@ -6,29 +6,27 @@ import io
 import json
 import os
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from oar_bench import __version__, cli_credit
+from oar_bench.cli_check import check
+from oar_bench.cli_claims import Evidence, claims
 from oar_bench.cli_data import data
-from oar_bench.cli_evaluation import AsJson, DataDir, Seed, Set, evaluate, generate
+from oar_bench.cli_evaluation import AsJson, evaluate, generate
+from oar_bench.cli_import import import_results
 from oar_bench.cli_overhead import overhead
-from oar_bench.cli_watch import Log, trackers, watch
+from oar_bench.cli_training import reproduce, train
+from oar_bench.cli_watch import watch
 from oar_bench.errors import InputError, os_line
 from oar_bench.stages import (
-    Reproduction,
     choice,
-    data_changes,
     is_evaluation,
     run_compare,
-    run_reproduction,
     run_scoring,
     score_responses,
-    split_words,
-    this_command,
 )
 
 app = typer.Typer(
@@ -41,7 +39,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Steps = Annotated[int | None, typer.Option(min=1, help="Training steps, instead of the recipe's.")]
 Allow = Annotated[
     list[str] | None, typer.Option("--allow", help="A field that may differ; repeat for more.")
 ]
@@ -57,116 +54,8 @@ def top(
         raise typer.Exit
 
 
-@app.command()
-def reproduce(
-    recipe: Annotated[str, typer.Argument(help="A shipped recipe (tiny) or a YAML file.")],
-    seeds: Annotated[int | None, typer.Option(min=1, help="Number of paired seeds.")] = None,
-    methods: Annotated[
-        str | None, typer.Option(help="Methods, separated by commas: grpo,oar-p,shuffled.")
-    ] = None,
-    steps: Steps = None,
-    data_dir: DataDir = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of runs and report.")] = None,
-    smoke: Annotated[
-        bool, typer.Option("--smoke", help="Every stage in under a minute; numbers mean nothing.")
-    ] = False,
-    log: Log = None,
-) -> None:
-    """Train, evaluate and report: the whole way in one command. Run it again to resume.
-
-    Examples:
-
-      oar-bench reproduce tiny
-
-      oar-bench reproduce tiny --methods grpo,oar-p,inverted --seeds 5 --out results/inverted
-
-      oar-bench reproduce tiny --smoke --out /tmp/smoke
-
-      oar-bench reproduce tiny-credit
-    """
-    asked = Reproduction(
-        split_words(methods, "--methods") if methods is not None else None, seeds, steps,
-        this_command(), data_dir, trackers(log),
-    )  # fmt: skip
-    if smoke:
-        if recipe not in ("tiny", "smoke"):
-            raise InputError("it runs a recipe of its own", "--smoke", "give it with recipe tiny")
-        recipe = "smoke"
-    run_reproduction(recipe, asked, out)
-
-
-@app.command()
-def train(
-    recipe: Annotated[str, typer.Argument(help="A shipped recipe (tiny) or a YAML file.")],
-    method: Annotated[
-        str, typer.Option(help="grpo, uniform, oar-p, oar-g, shuffled, ...")
-    ] = "grpo",
-    seed: Seed = 0,
-    steps: Steps = None,
-    data_dir: DataDir = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run begun before.")
-    ] = False,
-    rollouts: Annotated[
-        Path | None,
-        typer.Option(help="Learn from the responses of this rollouts.jsonl; nothing is sampled."),
-    ] = None,
-    changes: Set = None,
-    log: Log = None,
-) -> None:
-    """Train one method under one seed. `oar-bench watch RUN` follows it from another terminal.
-
-    Examples:
-
-      oar-bench train tiny --method oar-p --seed 1
-
-      oar-bench train tiny --method oar-p --seed 1 --resume
-
-      oar-bench train tiny --log tensorboard
-
-      oar-bench train tiny --method oar-g --rollouts runs/tiny/grpo/seed-0/rollouts.jsonl
-
-      oar-bench train tiny --set train.lr=1e-4 --set train.loss_type=dapo
-
-      oar-bench train my.yaml --data-dir DIR
-
-      accelerate launch --multi_gpu --num_processes 2 -m oar_bench train tiny
-    """
-    from oar_bench.config import changes_of, check_method, load_recipe
-    from oar_bench.training.processes import joined
-
-    with joined() as processes:
-        sets = [*(changes or ()), *([] if steps is None else [f"train.steps={steps}"])]
-        chosen = load_recipe(recipe, {**changes_of(sets), **data_changes(data_dir)})
-        if data_dir is not None and chosen.data is None:
-            raise InputError("the recipe trains on built-in problems", "--data-dir", "leave it out")
-        check_method(method, "--method")
-        to = trackers(log)
-        folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
-        from oar_bench.console import Progress
-        from oar_bench.monitor.live import training_report
-        from oar_bench.reproduce import starting_point
-        from oar_bench.training.run import refuse_begun
-        from oar_bench.training.trainer import train as run
-
-        processes.by_first(lambda: refuse_begun(folder, resume=resume))
-        console = Progress()
-        start = processes.by_first(lambda: starting_point(chosen, seed, console))
-        name = f"{method}, seed {seed}"
-        with ExitStack() as shown:
-            given: dict[str, Any] = {}
-            if processes.is_first:
-                told = training_report(console, name, folder, chosen.train.steps, to)
-                given["report"] = shown.enter_context(told)
-            final = run(
-                chosen, method, seed, start, folder, resume=resume, rollouts=rollouts,
-                processes=processes, **given,
-            )  # fmt: skip
-        if processes.is_first:
-            print(final)
-
-
+app.command()(reproduce)
+app.command()(train)
 app.command()(data)
 app.command()(generate)
 
@@ -238,8 +127,10 @@ def score(
 
 
 app.command()(evaluate)
+app.command("import")(import_results)
 app.add_typer(cli_credit.app)
 app.command()(overhead)
+app.command()(claims)
 app.command()(watch)
 
 
@@ -247,17 +138,23 @@ app.command()(watch)
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder that `reproduce` wrote, or its runs/.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the report; default RUNS.")] = None,
+    evidence: Evidence = None,
     allow: Allow = None,
 ) -> None:
     """Write report.md and a self-contained index.html from finished runs.
 
-    Example:
+    Claims are judged by the runs, by RUNS/overhead and RUNS/fidelity if these are there, and by
+    the folders that --evidence names.
+
+    Examples:
 
       oar-bench report results/tiny --out reports/tiny
+
+      oar-bench report results/tiny --evidence overhead/tiny --evidence fidelity
     """
     from oar_bench.reporting.report import write_report
 
-    paths = write_report(runs, out or runs, allow or ())
+    paths = write_report(runs, out or runs, allow or (), evidence or ())
     print(paths.html)
     print(paths.markdown)
 
@@ -285,6 +182,9 @@ def compare(
       oar-bench compare evaluations/a evaluations/b --allow sampling.temperature --out table.md
     """
     run_compare(results, allow or [], out, as_json)
+
+
+app.command()(check)
 
 
 @app.command()
@@ -329,7 +229,8 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def main() -> None:
-    """Run the command line: exit 0 done, 1 a fault of ours, 2 bad input, 130 interrupted."""
+    """Run the command line: exit 0 done, 1 a check failed or a fault of ours, 2 bad input (and what
+    `check` can't decide), 130 interrupted."""
     # typer may carry its own copy of click; the base of its usage errors is found through it.
     click_error: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     # Threads that wait for each other by spinning stand still where cores are shared; a thousand

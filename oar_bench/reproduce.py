@@ -112,7 +112,8 @@ def reproduce(
             if _is_evaluated(folder, recipe):
                 continue  # also when its checkpoints were removed to save space
             name = f"{method}, seed {seed}"
-            final = _train(recipe, method, seed, start_of(seed), folder, console, name, log)
+            first = _first_rollouts(out, methods, method, seed)
+            final = _train(recipe, method, seed, start_of(seed), folder, console, name, log, first)
             evaluate_checkpoint(final, task, recipe, folder / evaluation, console, name)
         example = out / "credit_example.json"
         if not example.exists():
@@ -122,6 +123,12 @@ def reproduce(
             write_report(out, out)
             tick(1, "")
     return out
+
+
+def _first_rollouts(out: Path, methods: Sequence[str], method: str, seed: int) -> Path | None:
+    """The responses of the seed's first run, if it isn't this one: step 1 is paired by them."""
+    file = _run_folder(out, methods[0], seed) / "rollouts.jsonl"
+    return file if method != methods[0] and file.is_file() else None
 
 
 def _prompting(recipe: Recipe) -> Prompting:
@@ -189,14 +196,14 @@ def starting_point(recipe: Recipe, seed: int, console: Console) -> Path:
 
 def _train(
     recipe: Recipe, method: str, seed: int, start: Path, folder: Path, console: Console, name: str,
-    log: Sequence[str],
+    log: Sequence[str], first: Path | None,
 ) -> Path:  # fmt: skip
     """Train one run, or go on with it; nothing is drawn for one that is finished."""
     run = RunFolder(folder)
     if run.is_finished():
         return train(recipe, method, seed, start, folder, resume=True)
     with training_report(console, name, folder, recipe.train.steps, log, brief=True) as report:
-        return train(recipe, method, seed, start, folder, resume=True, report=report)
+        return train(recipe, method, seed, start, folder, resume=True, report=report, first=first)
 
 
 def _claim(

@@ -18,10 +18,21 @@ LAYERS = [
     {"answers", "engines", "credit", "tasks"},
     {"overhead", "monitor"},
     {"training", "evaluation"},
-    {"integrations"},
+    {"integrations", "importing", "claims"},
     {"reporting", "reproduce", "doctor"},
+    {"regression"},
     {"stages"},
-    {"cli_evaluation", "cli_credit", "cli_data", "cli_overhead", "cli_watch"},
+    {
+        "cli_check",
+        "cli_claims",
+        "cli_evaluation",
+        "cli_credit",
+        "cli_data",
+        "cli_import",
+        "cli_overhead",
+        "cli_watch",
+    },
+    {"cli_training"},
     {"cli", "__main__"},
 ]
 WITHIN = {
@@ -30,6 +41,7 @@ WITHIN = {
     ("tasks", "answers"),
     ("identity", "records"),
     ("__main__", "cli"),
+    ("cli_import", "cli_evaluation"),
 }
 
 

@@ -203,11 +203,44 @@ class DataSettings(Section):
 
 
 class RolloutSettings(Section):
-    """Who samples the responses that training learns from."""
+    """Who samples the responses that training learns from (docs/rollouts.md)."""
 
-    engine: Literal["hf"] = "hf"
+    engine: Literal["hf", "vllm", "server"] = "hf"
+    """The model being trained; vLLM, started by the run; or a vLLM server that runs already. What
+    an engine has no use for is ignored, so that a recipe runs on each by changing this key."""
     batch_size: Positive = 1024
-    """Most responses sampled at once; changes memory and speed, no token."""
+    """Most responses sampled at once; changes memory and speed, no token of the hf engine."""
+    dtype: Literal["model", "float32", "bfloat16", "float16"] = "model"
+    """Of vLLM's copy of the weights; `model`: the trainer's own."""
+    engine_args: dict[str, Any] = {}
+    """More arguments of vLLM's `LLM`, such as {tensor_parallel_size: 2}; they go over ours."""
+    gpu_memory: Rate = 0.4
+    """Share of the GPU's memory that vLLM takes, weights included."""
+    sleep: bool = False
+    """Have vLLM give its GPU memory back while the trainer learns."""
+    exchange: str | None = None
+    """Folder through which weights reach the engine; absent: shared memory. For a server, one that
+    it sees under the same path."""
+    base_url: str | None = None
+    """The server's address, such as http://127.0.0.1:8000/v1."""
+    model_name: str | None = None
+    """The model's name on the server; absent: its only one."""
+    sync: bool = True
+    """Give the server the weights of each step; false: it samples with those that it has, and
+    metrics.jsonl says how old they are."""
+
+    @model_validator(mode="after")
+    def _server_has_an_address(self) -> RolloutSettings:
+        if self.engine == "server" and self.base_url is None:
+            raise ValueError("engine: server needs base_url")
+        return self
+
+    def of_the_run(self) -> dict[str, Any]:
+        """What may change a run's numbers: all but where the engine is and how much it may take."""
+        return self.model_dump(mode="json", exclude=set(PLACES))
+
+
+PLACES = ("gpu_memory", "sleep", "exchange", "base_url", "model_name")
 
 
 class CreditSettings(Section):

@@ -145,18 +145,16 @@ class OpenAIEngine:
             prompt = prompts[request.prompt]
             path = "completions" if self.endpoint == "completions" else "chat/completions"
             return await session.post(
-                path, self._body(request, prompt, sampling),
+                path, self.body(request.seed, prompt, sampling),
                 lambda reply: self._completion(request, prompt, reply, sampling),
             )  # fmt: skip
 
         yield from as_ready(requests, ask, self.base_url, self.policy)
 
-    def _body(
-        self, request: Request, prompt: list[int] | str, sampling: Sampling
-    ) -> dict[str, Any]:
-        """What is sent for one sample."""
+    def body(self, seed: int, prompt: list[int] | str, sampling: Sampling) -> dict[str, Any]:
+        """What is sent for one sample, under its seed."""
         body: dict[str, Any] = {
-            "model": self.served.name, "n": 1, "stream": False, "seed": request.seed,
+            "model": self.served.name, "n": 1, "stream": False, "seed": seed,
             "max_tokens": sampling.max_new_tokens, "temperature": sampling.temperature,
             "top_p": sampling.top_p, "frequency_penalty": 0.0, "presence_penalty": 0.0,
         }  # fmt: skip

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import itertools
 import os
-import signal
-import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
@@ -28,6 +26,14 @@ from oar_bench.engines.tokens import (
     end_ids_of,
     load_tokenizer,
     response_text,
+)
+from oar_bench.engines.vllm_process import (
+    COMPANION,
+    alive,
+    exit_on_terminate,
+    installed,
+    shielded,
+    watch,
 )
 from oar_bench.errors import InputError
 
@@ -61,15 +67,7 @@ class VLLMEngine:
             InputError: vLLM isn't installed, or it can't serve this checkpoint.
         """
         folder = check_checkpoint(path)
-        quiet()
-        try:
-            from vllm import LLM
-        except ImportError as error:
-            line = " ".join(str(error).split())[:200]
-            raise InputError(
-                f"vLLM can't be imported ({line})", "--engine vllm",
-                "install it with `python -m pip install 'oar-bench[vllm]'`",
-            ) from error  # fmt: skip
+        LLM = installed().LLM
         tokenizer = load_tokenizer(folder)
         settings: dict[str, Any] = {
             "dtype": saved_dtype(folder),
@@ -82,16 +80,20 @@ class VLLMEngine:
             **({} if torch.cuda.is_available() else {"enable_chunked_prefill": False}),
             "disable_log_stats": True,
             "use_tqdm_on_load": False,
+            "worker_extension_cls": COMPANION,
             **options,
         }
-        _exit_on_terminate()
+        exit_on_terminate()
         try:
-            llm = LLM(model=str(folder), **settings)
+            with shielded():
+                llm = LLM(model=str(folder), **settings)
         except (RuntimeError, ValueError, TypeError, OSError, NotImplementedError) as error:
             raise InputError(
                 f"vLLM can't load it ({_cause(error)})", str(path),
                 "see vLLM's lines above, or use --engine hf",
             ) from error  # fmt: skip
+        llm.collective_rpc("oar_settle", args=(os.getpid(),))
+        watch(llm.llm_engine.engine_core)
         return cls(llm.llm_engine, tokenizer, end_ids_of(folder, tokenizer), batch_size)
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> Iterator[Completion]:
@@ -99,53 +101,95 @@ class VLLMEngine:
 
         Requests that are still inside when the caller stops listening are taken back.
         """
-        prompts = encode_all(self.tokenizer, (request.prompt for request in requests))
+        encoded = encode_all(self.tokenizer, (request.prompt for request in requests))
+        prompts = [encoded[request.prompt] for request in requests]
+        seeds = [request.seed for request in requests]
+        with closing(self.draw(prompts, seeds, sampling)) as outputs:
+            for i, output in outputs:
+                yield self._completion(requests[i], len(prompts[i]), output, sampling)
+
+    def draw(
+        self, prompts: Sequence[list[int]], seeds: Sequence[int], sampling: Sampling,
+        *, logprobs: bool = False,
+    ) -> Generator[tuple[int, Any]]:  # fmt: skip
+        """Responses to B prompts of token ids under B seeds, as they finish.
+
+        Args:
+            logprobs: ask for each sampled token's own log-probability too.
+
+        Yields:
+            The number of a prompt, and vLLM's `CompletionOutput` for it.
+
+        Raises:
+            InputError: a prompt that leaves no room for the response; vLLM's processes died.
+        """
         limit = int(self.engine.model_config.max_model_len)
-        check_length(max(map(len, prompts.values()), default=0), sampling, limit)
+        check_length(max(map(len, prompts), default=0), sampling, limit)
         # Longest prompts first; the sort keeps samples of one problem together.
-        waiting = iter(sorted(requests, key=lambda request: -len(prompts[request.prompt])))
-        inside = dict[str, Request]()
+        waiting = iter(sorted(range(len(prompts)), key=lambda i: -len(prompts[i])))
+        inside = dict[str, int]()
         # vLLM copies what it is given, so that one object does where no seed tells them apart.
-        greedy = self._params(sampling, None) if sampling.temperature == 0 else None
+        greedy = self._params(sampling, None, logprobs) if sampling.temperature == 0 else None
         try:
             while True:
                 room = AHEAD * self.batch_size - len(inside)
-                for request in itertools.islice(waiting, room):
+                for i in itertools.islice(waiting, room):
                     number = f"oar-{next(self._numbers)}"
-                    self.engine.add_request(
-                        number, {"prompt_token_ids": prompts[request.prompt]},
-                        greedy or self._params(sampling, request.seed),
-                    )  # fmt: skip
-                    inside[number] = request
+                    with alive():
+                        self.engine.add_request(
+                            number, {"prompt_token_ids": prompts[i]},
+                            greedy or self._params(sampling, seeds[i], logprobs),
+                        )  # fmt: skip
+                    inside[number] = i
                 if not inside:
                     return
-                for output in self._step():
+                with alive():
+                    outputs = self.engine.step()
+                for output in outputs:
                     if output.finished and output.request_id in inside:
-                        request = inside.pop(output.request_id)
-                        yield self._completion(
-                            request, len(prompts[request.prompt]), output.outputs[0], sampling
-                        )
+                        done = output.outputs[0]
+                        if done.finish_reason not in ("stop", "length"):
+                            raise RuntimeError(f"vLLM ended a response by {done.finish_reason!r}")
+                        yield inside.pop(output.request_id), done
         finally:
             if inside:
-                self.engine.abort_request(list(inside))
+                with suppress(InputError), alive():
+                    self.engine.abort_request(list(inside))
 
-    def _step(self) -> list[Any]:
-        """One pass; InputError when vLLM's processes have died, of memory for instance."""
-        from vllm.v1.engine.exceptions import EngineDeadError
+    def reload(self) -> None:
+        """Read the weights anew from the engine's folder, and forget what the old ones computed.
 
-        try:
-            return list(self.engine.step())
-        except EngineDeadError as error:
-            raise InputError(
-                "vLLM's engine died", "--engine vllm",
-                "see vLLM's lines above; what is finished is kept, and the same command goes on",
-            ) from error  # fmt: skip
+        Raises:
+            InputError: vLLM's processes died, or they can't take the weights.
+        """
+        with alive():
+            try:
+                self.engine.collective_rpc("oar_reload")
+            except Exception as error:
+                # vLLM hands on whatever its worker ran into as a bare Exception.
+                if type(error) is not Exception:
+                    raise
+                raise InputError(
+                    f"vLLM can't take over the weights ({_cause(error)})", "engine vllm"
+                ) from error
+            if not self.engine.reset_prefix_cache():
+                raise RuntimeError("vLLM's prefix cache couldn't be reset: it is in use")
+
+    def sleep(self) -> None:
+        """Give back the memory of weights and cache; both are lost."""
+        with alive():
+            self.engine.sleep(level=2)
+
+    def wake(self, part: Literal["weights", "kv_cache"]) -> None:
+        """Take the memory of one of the two again; its content is undefined."""
+        with alive():
+            self.engine.wake_up(tags=[part])
 
     def close(self) -> None:
         """End vLLM's processes; they end with this one in any case."""
         self.engine.engine_core.shutdown()
 
-    def _params(self, sampling: Sampling, seed: int | None) -> Any:
+    def _params(self, sampling: Sampling, seed: int | None, logprobs: bool = False) -> Any:
         """vLLM's parameters of a sample under its seed; None in greedy decoding."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
@@ -155,15 +199,14 @@ class VLLMEngine:
             max_tokens=sampling.max_new_tokens, stop=list(sampling.stop),
             stop_token_ids=self.ends, skip_special_tokens=False,
             # vLLM needs the text to find stop sequences in it, and for nothing else.
-            detokenize=bool(sampling.stop), output_kind=RequestOutputKind.FINAL_ONLY,
+            detokenize=bool(sampling.stop), logprobs=0 if logprobs else None,
+            output_kind=RequestOutputKind.FINAL_ONLY,
         )  # fmt: skip
 
     def _completion(
         self, request: Request, prompt_tokens: int, output: Any, sampling: Sampling
     ) -> Completion:
         ids = tuple(output.token_ids)
-        if output.finish_reason not in ("stop", "length"):
-            raise RuntimeError(f"vLLM ended a response by {output.finish_reason!r}")
         return Completion(
             request=request,
             response=response_text(self.tokenizer, ids, sampling.stop),
@@ -174,21 +217,14 @@ class VLLMEngine:
         )
 
 
-def quiet() -> None:
-    """Have vLLM log errors only, to standard error, unless the user's environment says otherwise.
+def head_sizes() -> list[int] | None:
+    """Sizes of attention heads that vLLM's CPU kernels have; None on a GPU, where any will do."""
+    if torch.cuda.is_available():
+        return None
+    installed()
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
-    It does nothing once vLLM is imported.
-    """
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-
-
-def _exit_on_terminate() -> None:
-    """Turn SIGTERM into an exit that cleans up: else vLLM's processes would run on without us."""
-    main = threading.current_thread() is threading.main_thread()
-    if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    return list(CPUAttentionBackend.get_supported_head_sizes())
 
 
 def saved_dtype(folder: Path) -> str:

@@ -58,10 +58,18 @@ def _ours(row: int, content: Mapping[str, Any], fields: Fields) -> list[Item]:
     ]  # fmt: skip
 
 
+def final_answer(target: str) -> str:
+    """The gold in a target of lm-eval; of a worked solution the answer behind `####`.
+
+    >>> final_answer("2 + 2 = 4\\n#### 4"), final_answer(" 4")
+    ('4', '4')
+    """
+    return target.rpartition("####")[2].strip()
+
+
 def _lm_eval(row: int, content: Mapping[str, Any], fields: Fields) -> list[Item]:
-    """The gold is lm-eval's target; a worked solution as target means the answer behind `####`."""
-    gold = str(content["target"])
-    gold = gold.rpartition("####")[2].strip() if "####" in gold else gold.strip()
+    """The gold is lm-eval's target."""
+    gold = final_answer(str(content["target"]))
     responses = [text for answers in content["resps"] for text in answers]
     name = str(content["doc_id"])
     return [

@@ -49,6 +49,9 @@ def summarize(
     - `budget`: [cap, accuracy] had the token cap been smaller (`metrics.budget_curve`)
     - `equal_completions`: share of the samples whose text another sample of the problem repeats
 
+    Where a row doesn't say how its response ended or how long it is (null, in what other tools
+    wrote), `truncated` and `response_tokens` are null, and `tokens` and `budget` are absent.
+
     Args:
         samples: rows of samples.jsonl.
         scores: rows of scores.jsonl.
@@ -79,7 +82,6 @@ def summarize(
     statuses = Counter(str(sample.status) for of in table.values() for sample in of.values())
     n, k = matrix.size, matrix.shape[1]
     every = [sample for of in table.values() for sample in of.values()]
-    tokens = np.array([sample.tokens for sample in every], dtype=np.int64)
     result: dict[str, Any] = {"n_problems": len(table), "n_samples": n, "k": k}
     if partial:
         result["left_out_problems"] = len(partial)
@@ -88,15 +90,12 @@ def summarize(
         result[f"pass@{size}"] = to_json(share_interval(metrics.pass_at_k(matrix, size)))
     result |= _majorities(table, k, answer_type)
     result["run_sd"] = finite(metrics.run_sd(matrix))
-    result["truncated"] = sum(sample.truncated for sample in every) / n
+    cut = [sample.truncated for sample in every if sample.truncated is not None]
+    result["truncated"] = sum(cut) / n if len(cut) == n else None
     result["no_answer"] = statuses["no_answer"] / n
     known = [status for status in STATUSES if statuses[status]]
     result["statuses"] = {s: statuses[s] for s in [*known, *sorted(set(statuses) - set(known))]}
-    result["response_tokens"] = float(tokens.mean())
-    result["tokens"] = metrics.token_counts(tokens)
-    caps = metrics.budget_caps(tokens, cap)
-    right = [sample.correct for sample in every]
-    result["budget"] = [list(point) for point in metrics.budget_curve(right, tokens, caps)]
+    result |= _lengths(every, cap)
     result["equal_completions"] = _equal(table) / n
     return result
 
@@ -122,8 +121,9 @@ class _Sample:
     def __init__(self, row: Row) -> None:
         # equality within this process is all that is asked of the text
         self.text = hash(str(row["response"]))
-        self.tokens: int = row["response_tokens"]
-        self.truncated: bool = row["finish_reason"] == "length"
+        self.tokens: int | None = row["response_tokens"]
+        reason = row["finish_reason"]
+        self.truncated: bool | None = None if reason is None else reason == "length"
         self.status: str | None = None
         self.correct = False
         self.answer: str | None = None
@@ -195,6 +195,22 @@ def _majorities(table: Table, k: int, answer_type: AnswerType) -> dict[str, Any]
         "comparisons": budget.made, "skipped": budget.skipped, "monte_carlo_se": error,
     }  # fmt: skip
     return found
+
+
+def _lengths(every: list[_Sample], cap: int | None) -> dict[str, Any]:
+    """What token counts say; only that they aren't known where a sample has none."""
+    known = [sample.tokens for sample in every if sample.tokens is not None]
+    if len(known) < len(every):
+        return {"response_tokens": None}
+    tokens = np.array(known, dtype=np.int64)
+    curve = metrics.budget_curve(
+        [sample.correct for sample in every], tokens, metrics.budget_caps(tokens, cap)
+    )
+    return {
+        "response_tokens": float(tokens.mean()),
+        "tokens": metrics.token_counts(tokens),
+        "budget": [list(point) for point in curve],
+    }
 
 
 def _equal(table: Table) -> int:

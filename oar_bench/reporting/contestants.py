@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection as Names
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from oar_bench.errors import InputError
 from oar_bench.records import read_json
 from oar_bench.reporting.frames import Evaluation, load_evaluation, unpaired
+from oar_bench.reporting.stated import Stated, load_stated
 from oar_bench.reporting.text import visible
 
 NO_SEED = -1
@@ -27,6 +28,8 @@ class Contestant:
     name: str
     tasks: dict[str, dict[int, Evaluation]]
     left_out: tuple[str, ...] = ()
+    stated: Mapping[str, Stated] = field(default_factory=dict)
+    """Numbers without samples, by task."""
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
@@ -55,12 +58,15 @@ def load_contestant(path: Path, name: str, allow: Names[str]) -> Contestant:
         raise InputError("no such folder of results", str(path))
     found: dict[str, dict[int, Evaluation]] = {}
     left_out = []
+    stated: dict[str, Stated] = {}
     seeds = [(int(f.name[5:]), f) for f in sorted(path.glob("seed-*/")) if _SEED.fullmatch(f.name)]
     for seed, folder in sorted(seeds) or [(_own_seed(path), path)]:
         for evaluation in _evaluations(folder):
             part = "" if evaluation == path else f"/{evaluation.relative_to(path)}"
             if reason := unpaired(evaluation):
                 left_out.append(f"{name}{part}: {reason}")
+                if number := load_stated(evaluation):
+                    stated[number.task] = number
                 continue
             if read_json(evaluation / "results.json").get("complete") is False:
                 raise InputError(
@@ -71,13 +77,13 @@ def load_contestant(path: Path, name: str, allow: Names[str]) -> Contestant:
             if seed in found.setdefault(loaded.task, {}):
                 raise InputError(f"two evaluations are of {loaded.task}", str(path))
             found[loaded.task][seed] = loaded
-    if not found:
+    if not found and not stated:
         what = left_out[0].partition(": ")[2] if left_out else ""
         raise InputError(
             what or "no scored evaluation here (results.json)", str(path),
             "give a folder that `oar-bench score` or `oar-bench evaluate` wrote to",
         )  # fmt: skip
-    return Contestant(name, found, tuple(left_out))
+    return Contestant(name, found, tuple(left_out), stated)
 
 
 def _own_seed(path: Path) -> int:

@@ -15,6 +15,7 @@ from oar_bench.errors import InputError
 from oar_bench.evaluation.metrics import Correctness, avg_at_k, correctness
 from oar_bench.evaluation.rows import checked, score_marks
 from oar_bench.records import SCHEMA, read_json, read_jsonl
+from oar_bench.reporting.stated import WHY, is_stated
 from oar_bench.reporting.text import visible
 
 ORDER = ("grpo", "oar-p", "oar-g", "oar-d", "oar-g0", "oar-gp", "oar-gf",
@@ -108,11 +109,11 @@ def load(folder: Path, allow: Names[str] = ()) -> Collection:
     """
     if not folder.is_dir():
         raise InputError("no such folder", str(folder), "give the --out of `oar-bench reproduce`")
-    out, runs_folder = _locate(folder)
+    out, runs_folder = locate(folder)
     runs: list[Run] = []
     left_out: list[LeftOut] = []
     for path in sorted(runs_folder.glob("*/seed-*/")):
-        run, missing = _load_run(path, f"{path.parent.name}/{path.name}", allow)
+        run, missing = load_run(path, f"{path.parent.name}/{path.name}", allow)
         runs += [run] if run else []
         left_out += missing
     if not runs and not left_out:
@@ -132,7 +133,7 @@ def load(folder: Path, allow: Names[str] = ()) -> Collection:
     return Collection(runs, start, left_out + missing, about, example)
 
 
-def _locate(folder: Path) -> tuple[Path, Path]:
+def locate(folder: Path) -> tuple[Path, Path]:
     """(OUT, OUT/runs) from either; a folder of runs with another name is its own OUT."""
     if (folder / "runs").is_dir():
         return folder, folder / "runs"
@@ -147,7 +148,7 @@ def _optional(path: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
 
 
-def _load_run(path: Path, where: str, allow: Names[str]) -> tuple[Run | None, list[LeftOut]]:
+def load_run(path: Path, where: str, allow: Names[str]) -> tuple[Run | None, list[LeftOut]]:
     """The run, None when it can't be in the report, and whatever of it is left out."""
     about_file = path / "run.json"
     if not about_file.exists():
@@ -260,6 +261,8 @@ def unpaired(folder: Path) -> str | None:
     results = read_json(folder / "results.json")
     if results.get("kind") == "probe":
         return "this is a contamination probe, not an evaluation"
+    if is_stated(results, folder):
+        return WHY
     if results.get("engine") == "lm-eval" and not (folder / "scores.jsonl").is_file():
         return "lm-eval ran this task, and none of its metrics is right or wrong for each problem"
     return None

@@ -7,6 +7,7 @@ on every task that both have; p values are adjusted by Holm over all of these te
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection as Names
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,11 +32,15 @@ from oar_bench.reporting.likeness import (
 )
 
 SAME = 1e-12
+NOT_TESTED = "not tested"
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A contestant on a task; shares. `place` is best, tied or behind (the best), by the tests."""
+    """A contestant on a task; shares. `place` is best, tied or behind (the best), by the tests.
+
+    One that is a number without samples is `NOT_TESTED`, as is one that meets only such.
+    """
 
     name: str
     seeds: int
@@ -70,7 +75,7 @@ class Duel:
 
 @dataclass(frozen=True)
 class Meeting:
-    """All contestants of one task and their tests."""
+    """All contestants of one task and their tests; 0 problems and k where all are numbers."""
 
     task: str
     problems: int
@@ -107,11 +112,14 @@ def head_to_head(paths: Sequence[Path], allow: Names[str] = ()) -> HeadToHead:
     )
     meetings, allowed = [], []
     left_out = [line for contestant in contestants for line in contestant.left_out]
-    for task in sorted({task for c in contestants for task in c.tasks}):
+    for task in sorted({task for c in contestants for task in (*c.tasks, *c.stated)}):
         present = [c for c in contestants if task in c.tasks]
-        absent = [c.name for c in contestants if task not in c.tasks]
+        numbers = [c for c in contestants if task in c.stated and task not in c.tasks]
+        absent = [c.name for c in contestants if task not in c.tasks and task not in c.stated]
         if absent:
             left_out.append(f"{task}: {', '.join(absent)} has no results")
+        if len(present) + len(numbers) < 2:
+            continue
         if len(present) > 1:
             if PROBLEMS in allow:
                 present, notes = _on_common_problems(task, present)
@@ -119,7 +127,7 @@ def head_to_head(paths: Sequence[Path], allow: Names[str] = ()) -> HeadToHead:
             allowed += unlike_evaluations(
                 [e for c in present for e in c.tasks[task].values()], allow
             )
-            meetings.append(_meeting(task, present))
+        meetings.append(_meeting(task, present, numbers))
     if not meetings:
         raise InputError(
             "no task is in two of the results", "compare", "evaluate both on the same task"
@@ -136,10 +144,16 @@ def _on_common_problems(task: str, present: list[Contestant]) -> tuple[list[Cont
     ], notes
 
 
-def _meeting(task: str, present: list[Contestant]) -> Meeting:
+def _meeting(task: str, present: list[Contestant], numbers: list[Contestant]) -> Meeting:
     duels = [_duel(task, b, a) for a, b in combinations(present, 2)]
-    size, k = next(iter(present[0].tasks[task].values())).matrix.values.shape
-    return Meeting(task, size, k, [_standing(task, c) for c in present], duels)
+    size, k = next(iter(present[0].tasks[task].values())).matrix.values.shape if present else (0, 0)
+    standings = [_standing(task, c) for c in present]
+    return Meeting(task, size, k, standings + [_stated(task, c) for c in numbers], duels)
+
+
+def _stated(task: str, contestant: Contestant) -> Standing:
+    mean = contestant.stated[task].mean
+    return Standing(contestant.name, 1, mean, math.nan, math.nan, math.nan, None, NOT_TESTED)
 
 
 def _standing(task: str, contestant: Contestant) -> Standing:
@@ -204,17 +218,20 @@ def _judged(meetings: list[Meeting]) -> list[Meeting]:
 
 def _placed(standings: list[Standing], duels: list[Duel]) -> list[Standing]:
     """best: alone on top and separable from all others; tied: not separable from the highest."""
-    top = max(standings, key=lambda s: s.mean.value).name
+    tested = [s for s in standings if s.place != NOT_TESTED]
+    if len(tested) < 2:
+        return [replace(s, place=NOT_TESTED) for s in standings]
+    top = max(tested, key=lambda s: s.mean.value).name
     behind = {
         duel.pair.b if duel.pair.verdict == "better" else duel.pair.a
         for duel in duels
         if top in (duel.pair.a, duel.pair.b) and duel.pair.verdict != "not separable"
     } - {top}
-    alone = len(behind) == len(standings) - 1
+    alone = len(behind) == len(tested) - 1
 
     def place(name: str) -> str:
         if name in behind:
             return "behind"
         return "best" if alone else "tied"
 
-    return [replace(s, place=place(s.name)) for s in standings]
+    return [s if s.place == NOT_TESTED else replace(s, place=place(s.name)) for s in standings]

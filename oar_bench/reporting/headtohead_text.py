@@ -11,13 +11,13 @@ from oar_bench.reporting.headtohead import Duel, HeadToHead, Meeting, Standing
 from oar_bench.reporting.tables import csv
 from oar_bench.reporting.text import (
     Grid,
-    Written,
     aligned,
     bracket,
     markdown,
     number,
     p_value,
     percent,
+    piped,
 )
 from oar_bench.reporting.text import points as in_points
 
@@ -37,8 +37,9 @@ WORDS = ("result", "pair", "the first is", "place")
 
 def standings_grid(meeting: Meeting) -> Grid:
     """Header and a row for each result, all as text."""
-    rows: Grid = [["result", "seeds", f"avg@{meeting.k}, %", "95 % interval", f"maj@{meeting.k}, %",
-                   "truncated, %", "no answer, %", "tokens", "place"]]  # fmt: skip
+    mean, majority = (f"{kind}@{meeting.k or 'k'}, %" for kind in ("avg", "maj"))
+    rows: Grid = [["result", "seeds", mean, "95 % interval", majority, "truncated, %",
+                   "no answer, %", "tokens", "place"]]  # fmt: skip
     return rows + [_standing(s) for s in meeting.standings]
 
 
@@ -68,7 +69,13 @@ def _word(d: Duel) -> str:
 
 
 def _title(meeting: Meeting) -> str:
+    if not meeting.k:
+        return f"{meeting.task}: numbers without samples, nothing to pair"
     return f"{meeting.task}: {meeting.problems} problems x {meeting.k} samples"
+
+
+def _grids(meeting: Meeting) -> list[Grid]:
+    return [standings_grid(meeting), *([duels_grid(meeting)] if meeting.duels else [])]
 
 
 def plain(found: HeadToHead) -> str:
@@ -76,12 +83,8 @@ def plain(found: HeadToHead) -> str:
     parts = []
     for meeting in found.meetings:
         parts.append(_title(meeting))
-        parts += [
-            aligned(standings_grid(meeting), WORDS),
-            "",
-            aligned(duels_grid(meeting), WORDS),
-            "",
-        ]
+        for grid in _grids(meeting):
+            parts += [aligned(grid, WORDS), ""]
     parts += [f"note: {line}" for line in _remarks(found)]
     return "\n".join([*parts, *NOTES])
 
@@ -91,20 +94,12 @@ def as_markdown(found: HeadToHead) -> str:
     parts = ["# Comparison", ""]
     for meeting in found.meetings:
         parts += [f"## {markdown(_title(meeting))}", ""]
-        for grid in (standings_grid(meeting), duels_grid(meeting)):
-            parts += [*_pipes(grid), ""]
+        for grid in _grids(meeting):
+            parts += [*piped(grid, WORDS), ""]
     parts += [f"- {markdown(line)}" for line in _remarks(found)]
     if _remarks(found):
         parts.append("")
     return "\n".join([*parts, "\n\n".join(NOTES)]) + "\n"
-
-
-def _pipes(grid: Grid) -> list[str]:
-    rule = [":--" if name in WORDS else "--:" for name in grid[0]]
-    body = [
-        [c if isinstance(c, Written) else markdown(c) for c in row] for row in grid[1:]
-    ]  # fmt: skip
-    return [f"| {' | '.join(row)} |" for row in (grid[0], rule, *body)]
 
 
 def as_csv(found: HeadToHead) -> str:
@@ -147,8 +142,8 @@ def as_dict(found: HeadToHead) -> dict[str, Any]:
         "tasks": [
             {
                 "task": m.task,
-                "problems": m.problems,
-                "k": m.k,
+                "problems": m.problems or None,
+                "k": m.k or None,
                 "results": [
                     {"name": s.name, "seeds": s.seeds, "avg@k": to_json(s.mean),
                      "maj@k": s.majority, "truncated": finite(s.truncated),

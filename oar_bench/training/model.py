@@ -40,15 +40,13 @@ def word_tokenizer() -> PreTrainedTokenizerFast:
     )  # fmt: skip
 
 
-def tiny_model(
-    settings: ModelSettings, tokenizer: PreTrainedTokenizerBase, seed: int
-) -> LlamaForCausalLM:
-    """A Llama of the recipe's sizes with random weights drawn from `seed`, fp32, in eval mode.
+def tiny_config(settings: ModelSettings, tokenizer: PreTrainedTokenizerBase) -> LlamaConfig:
+    """The configuration of a Llama of the recipe's sizes.
 
     Llama, since for Qwen2 checkpoints AutoTokenizer (transformers 5) insists on Qwen's byte-level
     tokenizer, whatever tokenizer was saved with them.
     """
-    config = LlamaConfig(
+    return LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=settings.hidden,
         intermediate_size=settings.intermediate, num_hidden_layers=settings.layers,
         num_attention_heads=settings.heads, num_key_value_heads=settings.heads,
@@ -56,6 +54,13 @@ def tiny_model(
         pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id,
         bos_token_id=None,
     )  # fmt: skip
+
+
+def tiny_model(
+    settings: ModelSettings, tokenizer: PreTrainedTokenizerBase, seed: int
+) -> LlamaForCausalLM:
+    """A Llama of the recipe's sizes with random weights drawn from `seed`, fp32, in eval mode."""
+    config = tiny_config(settings, tokenizer)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = LlamaForCausalLM(config)

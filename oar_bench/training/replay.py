@@ -7,9 +7,10 @@ before the update are those of the weights at hand, except that a sampler's own 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -17,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 from oar_bench.engines.hf import Sampled
 from oar_bench.engines.tokens import encode_all
 from oar_bench.errors import InputError
-from oar_bench.records import read_jsonl, read_placed
+from oar_bench.records import read_placed
 from oar_bench.tasks.problems import Problem
 from oar_bench.training.processes import ALONE, Processes
 from oar_bench.training.rollout import Rollout, gather, rows_of
@@ -31,27 +32,31 @@ FIELDS: Mapping[str, type] = {
 class Replay:
     """Rollouts of a file by step; only the rows of the step at hand are held."""
 
-    def __init__(self, path: Path, group_size: int, vocabulary: int) -> None:
-        """Read where each step lies.
+    def __init__(
+        self, path: Path, group_size: int, vocabulary: int, last: int | None = None
+    ) -> None:
+        """Read where each step lies, up to step `last` if it is given.
 
         Raises:
             InputError: it isn't the rollouts of a run.
         """
         self.path, self.group_size, self.vocabulary = path, group_size, vocabulary
-        counts: dict[int, int] = {}
-        for number, (_, row) in enumerate(read_placed(path), start=1):
+        self._places: dict[int, list[int]] = {}
+        for number, (place, row) in enumerate(read_placed(path), start=1):
             step = row.get("step")
             if not isinstance(step, int) or "response_ids" not in row:
                 raise InputError(
                     f"line {number} is no rollout with a step and response_ids", str(path),
                     "give the rollouts.jsonl of a run's folder",
                 )  # fmt: skip
-            counts[step] = counts.get(step, 0) + bool(row.get("used", True))
-        self.counts = counts
+            if last is not None and step > last:
+                break
+            if row.get("used", True):
+                self._places.setdefault(step, []).append(place)
 
     def has(self, step: int) -> bool:
         """Whether the file holds this step."""
-        return self.counts.get(step, 0) > 0
+        return step in self._places
 
     def of_step(
         self,
@@ -65,12 +70,13 @@ class Replay:
         Raises:
             InputError: the step isn't there, or its rows don't form groups of `group_size`.
         """
-        rows = [r for r in read_jsonl(self.path) if r["step"] == step and r.get("used", True)]
-        if not rows:
-            last = max(self.counts, default=0)
+        if step not in self._places:
+            last = max(self._places, default=0)
             raise InputError(
                 f"it has no rollouts of step {step}", str(self.path), f"train --steps {last}"
             )
+        with self.path.open("rb") as file:
+            rows = [_row_at(file, place) for place in self._places[step]]
         for row in rows:
             self._check(row, step)
         self._check_groups(rows, step)
@@ -124,3 +130,10 @@ class Replay:
                 f"step {step} has no groups of {size} responses to a problem", str(self.path),
                 "train with the group_size that it was sampled with",
             )  # fmt: skip
+
+
+def _row_at(file: BinaryIO, place: int) -> dict[str, Any]:
+    """The row whose line begins at a byte that `read_placed` gave."""
+    file.seek(place)
+    row: dict[str, Any] = json.loads(file.readline())
+    return row

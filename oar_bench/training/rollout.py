@@ -97,9 +97,7 @@ def roll_out(
     ]
     encoded = encode_all(tokenizer, (problem.prompt for problem in problems))
     sampling = Sampling(settings.temperature, settings.top_p, settings.max_new_tokens)
-    drawn = Sampled([], [], [])
-    if asked:
-        drawn = sampler.sample([encoded[problem.prompt] for problem in asked], keys, sampling)
+    drawn = sampler.sample([encoded[problem.prompt] for problem in asked], keys, sampling)
     places = None if groups is None else rows_of(groups, settings.group_size)
     return gather(tokenizer, asked, keys, drawn, device, places)
 

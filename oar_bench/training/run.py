@@ -85,6 +85,8 @@ def describe(
     training = {k: v for k, v in settings.items() if k not in others}
     # Neither does what is written beside it.
     training["credit"] = {k: v for k, v in settings["credit"].items() if k != "save_weights"}
+    # Nor where the engine of the rollouts is.
+    training["rollout"] = recipe.rollout.of_the_run()
     with Grader(answer_type=source.answer_type, extract=source.extract) as grader:
         grader_print = grader.fingerprint
     return {

@@ -117,7 +117,7 @@ class Trainer:
         self.policy = Policy(recipe, start, device, processes)
         self.model, self.tokenizer = self.policy.model, self.policy.tokenizer
         self.source = source or source_of(recipe)
-        self.sampler = sampler_of(recipe, self.model, self.tokenizer)
+        self.sampler = sampler_of(recipe, self.model, self.tokenizer, processes)
         self.skipped = 0
         """Steps up to now, one after another, in which an optimizer step was skipped."""
 
@@ -139,7 +139,10 @@ class Trainer:
             with timer.phase("rollout"):
                 rollout = replay.of_step(step, self.tokenizer, self.model.device, self.processes)
             grades = self.grade(rollout, grader, timer)
-        return self.learn(step, rollout, grades, timer)
+        left = self.learn(step, rollout, grades, timer)
+        if replay is None:
+            left.metrics.update(self.sampler.metrics())
+        return left
 
     def _collect(self, step: int, grader: Grader, timer: PhaseTimer) -> tuple[Rollout, list[Grade]]:
         """Sample and grade this process's share; with dynamic sampling, until enough groups of
@@ -304,6 +307,7 @@ def train(
     resume: bool = False,
     report: Report = lambda step, steps, metrics: None,
     rollouts: Path | None = None,
+    first: Path | None = None,
     processes: Processes = ALONE,
 ) -> Path:
     """Train one run in the folder `out` and return its final checkpoint.
@@ -318,6 +322,8 @@ def train(
             bit for bit on a CPU. A finished run is left as it is.
         report: called after each step.
         rollouts: rollouts.jsonl of a run, to learn from its responses instead of sampling any.
+        first: rollouts.jsonl of a run from the same start and seed, whose first step's responses
+            are this run's too: methods then part from the same data, whatever engine samples.
         processes: those that train this run together; each calls this with the same arguments.
 
     Raises:
@@ -349,12 +355,15 @@ def train(
         if newest is not None:
             trainer.restore(newest)
         words = int(trainer.model.config.get_text_config().vocab_size)
-        replay = Replay(rollouts, recipe.train.group_size, words) if rollouts is not None else None
+        size = recipe.train.group_size
+        replay = Replay(rollouts, size, words) if rollouts is not None else None
+        opening = Replay(first, size, words, last=1) if first is not None and not done else None
         files = stack.enter_context(StepFiles(out, processes.is_first, recipe.credit.save_weights))
         grader = stack.enter_context(Grader(answer_type=source.answer_type, extract=source.extract))
         for step in range(done + 1, steps + 1):
             timer = PhaseTimer(step)
-            left = trainer.step(step, grader, timer, replay)
+            again = opening if opening is not None and opening.has(step) else replay
+            left = trainer.step(step, grader, timer, again)
             files.write("rollouts", left.rollouts)
             files.write("credit", left.credit)
             files.write("metrics", [left.metrics])

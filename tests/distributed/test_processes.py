@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
 from oar_bench.config import load_recipe
+from oar_bench.engines.base import Sampling
+from oar_bench.engines.hf import Sampled
 from oar_bench.errors import InputError
 from oar_bench.training.processes import ALONE, Processes, asked_kind, joined
 from oar_bench.training.replay import Replay
 from oar_bench.training.rollout import joined as joined_rollout
+from oar_bench.training.samplers import ForAll
 from oar_bench.training.trainer import Trainer, train
 
 
@@ -20,6 +26,35 @@ class One(Processes):
 
     def __init__(self, rank: int, count: int) -> None:
         self.rank, self.count = rank, count
+
+
+class Threads(One):
+    """Several processes played by threads."""
+
+    def __init__(self, rank: int, count: int, slots: list[Any], barrier: threading.Barrier) -> None:
+        super().__init__(rank, count)
+        self.slots, self.barrier = slots, barrier
+
+    def gather(self, value: Any) -> list[Any]:
+        self.slots[self.rank] = value
+        self.barrier.wait(30)
+        heard = list(self.slots)
+        self.barrier.wait(30)
+        return heard
+
+
+def in_threads(count: int, work: Callable[[Processes], Any]) -> list[Any]:
+    slots, found, barrier = [None] * count, [None] * count, threading.Barrier(count)
+
+    def one(rank: int) -> None:
+        found[rank] = work(Threads(rank, count, slots, barrier))
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -97,3 +132,50 @@ def test_saved_rollouts_are_shared_by_groups(start, tokenizer, tmp_path, count):
     order = [every.numbers.index(number) for number in range(32)]
     assert [every.responses[i] for i in order] == whole.responses
     assert [every.seeds[i] for i in order] == whole.seeds
+
+
+class Echo:
+    """Answers a prompt with its seed and the number of prompts it was asked at once."""
+
+    name = "echo"
+
+    def sync(self, model, step):
+        self.step = step
+
+    def sample(self, prompts, seeds, sampling):
+        rows = [[seed, len(prompts)] for seed in seeds]
+        return Sampled(list(prompts), rows, [True] * len(rows), [[-0.5, -float(s)] for s in seeds])
+
+    def metrics(self):
+        return {"weights_age": self.step}
+
+    def close(self):
+        self.step = -1
+
+
+def test_an_engine_is_asked_once_for_all():
+    """One of the three processes has no prompt; each gets what it asked for."""
+    made = []
+
+    def make() -> Echo:
+        made.append(Echo())
+        return made[-1]
+
+    def work(processes: Processes) -> Any:
+        sampler = ForAll(processes, make)
+        sampler.sync(None, 4)
+        prompts = [[[1, 2], [3]], [], [[4]]][processes.rank]
+        seeds = [[10, 11], [], [12]][processes.rank]
+        drawn = sampler.sample(prompts, seeds, Sampling(max_new_tokens=2))
+        told = sampler.metrics()
+        sampler.close()
+        return drawn, told
+
+    found = in_threads(3, work)
+    assert len(made) == 1
+    assert made[0].step == -1
+    drawn = [d for d, _ in found]
+    assert [d.prompts for d in drawn] == [[[1, 2], [3]], [], [[4]]]
+    assert [d.responses for d in drawn] == [[[10, 3], [11, 3]], [], [[12, 3]]]
+    assert [d.logprobs for d in drawn] == [[[-0.5, -10.0], [-0.5, -11.0]], [], [[-0.5, -12.0]]]
+    assert [told for _, told in found] == [{"weights_age": 4}, {}, {}]

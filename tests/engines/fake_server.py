@@ -60,6 +60,8 @@ class FakeServer(ThreadingHTTPServer):
         self.script: list[Behaviour | None] = []
         self.behave: Behaviour = answer
         self.models: list[dict[str, Any]] | None = [{"id": "toy", "owned_by": "me"}]
+        self.pages: Callable[[str], Any] = lambda path: None
+        """What further paths show to a GET, as JSON; None where there is nothing."""
         self.key: str | None = None
         self.bodies: list[dict[str, Any]] = []
         self.paths: list[str] = []
@@ -80,6 +82,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(error(401, f"Incorrect API key: {self.headers.get('Authorization')}")({}))
         elif self.path == "/v1/models" and self.server.models is not None:
             self.reply((200, {}, json.dumps({"data": self.server.models}).encode()))
+        elif (page := self.server.pages(self.path)) is not None:
+            self.reply((200, {}, json.dumps(page).encode()))
         else:
             self.reply((404, {}, b"nothing here"))
 

@@ -88,6 +88,17 @@ def test_a_file_that_is_not_there_is_refused(smoke, start, tmp_path, call):
     assert "no such file" in done.stderr.splitlines()[-1]
 
 
+def test_the_first_step_of_another_run_is_shared(live, smoke, start, tmp_path, monkeypatch):
+    """The rest is sampled; with the built-in sampler nothing differs from a run on its own."""
+    asked = []
+    honest = samplers.sample
+    monkeypatch.setattr(samplers, "sample", lambda *a, **k: asked.append(1) or honest(*a, **k))
+    shared = train(smoke, "grpo", 0, start, tmp_path / "a", first=live / "rollouts.jsonl")
+    assert len(asked) == 3
+    alone = train(smoke, "grpo", 0, start, tmp_path / "b")
+    assert (shared / "model.safetensors").read_bytes() == (alone / "model.safetensors").read_bytes()
+
+
 def test_the_samplers_own_logprobs_come_from_the_file(live, smoke, start, tmp_path):
     """They differ from the trainer's by 0.1 nats: that is the gap, and it is corrected for."""
     recipe = load_recipe("smoke", {"train": {"steps": 1}})
