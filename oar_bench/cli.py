@@ -20,7 +20,7 @@ from oar_bench.cli_import import import_results
 from oar_bench.cli_overhead import overhead
 from oar_bench.cli_training import reproduce, train
 from oar_bench.cli_watch import watch
-from oar_bench.errors import OS_MENDS, InputError
+from oar_bench.errors import InputError, os_line
 from oar_bench.stages import (
     choice,
     is_evaluation,
@@ -258,10 +258,10 @@ def main() -> None:
             raise
         code = 130
     except OSError as error:
-        if error.errno not in OS_MENDS:
+        line = os_line(error)
+        if line is None:
             raise
-        where = str(error.filename) if error.filename else "writing"
-        fail(f"{where}: {(error.strerror or str(error)).lower()}; {OS_MENDS[error.errno]}")
+        fail(line)
     if code == 130:
         print("\noar-bench: interrupted; run the same command again to go on", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)

@@ -47,3 +47,15 @@ OS_MENDS = {
     errno.EEXIST: "a file stands where a folder is needed: choose another --out",
     errno.ENAMETOOLONG: "choose a shorter path",
 }
+
+
+def os_line(error: OSError) -> str | None:
+    """An error of the operating system in one line with its mend; None where it isn't the user's.
+
+    >>> os_line(OSError(errno.EROFS, "Read-only file system", "/cdrom/run"))
+    '/cdrom/run: read-only file system; choose a folder that can be written with --out'
+    """
+    if error.errno not in OS_MENDS:
+        return None
+    where = str(error.filename) if error.filename else "writing"
+    return f"{where}: {(error.strerror or str(error)).lower()}; {OS_MENDS[error.errno]}"

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -150,14 +150,19 @@ def fill_optimizer(
     optimizer: torch.optim.Optimizer,
     parameters: Mapping[str, torch.Tensor],
     tensors: Mapping[str, torch.Tensor],
+    placed: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = lambda value, like: value.to(
+        like.device
+    ),
 ) -> None:
-    """Put the state given by `optimizer_tensors` into a new optimizer of the same parameters."""
+    """Put the state given by `optimizer_tensors` into a new optimizer of the same parameters.
+
+    `placed(value, parameter)` is a whole tensor as the parameter is held: on its device.
+    """
     for key, value in tensors.items():
         name, _, part = key.rpartition("/")
         if name in parameters:
             parameter = parameters[name]
-            own = value.to(parameter.device) if value.dim() else value
-            optimizer.state[parameter][part] = own
+            optimizer.state[parameter][part] = placed(value, parameter) if value.dim() else value
 
 
 def load_state(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

@@ -12,16 +12,28 @@ RUN/checkpoints/       step-000010/, ... each whole or absent
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from oar_bench.answers import Grader
 from oar_bench.config import Recipe
 from oar_bench.errors import InputError
 from oar_bench.identity import differing, environment, fingerprint, fingerprint_files
-from oar_bench.records import SCHEMA, keep_rows, prints_of, read_json, refuse_foreign, write_json
+from oar_bench.records import (
+    SCHEMA,
+    JsonlWriter,
+    keep_rows,
+    prints_of,
+    read_json,
+    refuse_foreign,
+    write_json,
+)
 from oar_bench.training.checkpoint import is_whole, latest_checkpoint, steps_of, tidy
+from oar_bench.training.processes import ALONE, Processes
 from oar_bench.training.sources import Source, source_of
 
 STEP_FILES = ("metrics.jsonl", "timing.jsonl", "rollouts.jsonl", "credit.jsonl")
@@ -55,6 +67,7 @@ def describe(
     start: str,
     rollouts: Path | None = None,
     source: Source | None = None,
+    processes: Processes = ALONE,
 ) -> dict[str, Any]:
     """The contents of run.json.
 
@@ -63,6 +76,7 @@ def describe(
         start: fingerprint of the weights it begins from.
         rollouts: the file of responses that it learns from, if it samples none.
         source: its problems; read from the recipe if absent.
+        processes: those that begin it; it may go on with others.
     """
     settings, source = recipe.settings(), source or source_of(recipe)
     # What reproduce and evaluate do with a run doesn't change the run, and the data have a
@@ -93,7 +107,40 @@ def describe(
             **({} if rollouts is None else {"rollouts": fingerprint_files([rollouts])}),
         },
         "environment": environment(),
+        "processes": {"count": processes.count, "kind": processes.kind},
     }
+
+
+class StepFiles:
+    """The files that get rows with every step; only the first of several processes has them open.
+
+    Rows of a process that doesn't write, and of a file that isn't wanted, go nowhere.
+    """
+
+    def __init__(self, folder: Path, writes: bool, credit: bool) -> None:
+        names = [name for name in STEP_FILES if credit or name != "credit.jsonl"]
+        self.stack = ExitStack()
+        self.files = {
+            name.removesuffix(".jsonl"): self.stack.enter_context(JsonlWriter(folder / name))
+            for name in names
+            if writes
+        }
+
+    def write(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Append rows to NAME.jsonl; they outlive the process when this returns."""
+        if name in self.files:
+            self.files[name].write(rows)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.stack.__exit__(kind, error, tb)
 
 
 def write_overlap(run: RunFolder, source: Source) -> None:
