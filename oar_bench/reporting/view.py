@@ -59,7 +59,8 @@ WEIGHT_NOTE = (
 SLICES_NOTE = (
     "Shares of samples, mean over problems and seeds, without tests: a slice is smaller than the "
     "whole and there are many, so that some differ by luck. Problems are sliced by what the data "
-    "say of them (level, subject) and by how often the start solved them, which favours no method. "
+    "say of them (level, subject) and by how often the start solved them, which favours no "
+    "trained method (the start's own column is then so by construction). "
     f"At most the {MOST_VALUES} largest slices of a kind are shown; tables/slices.csv has all."
 )
 PROBLEMS_NOTE = (

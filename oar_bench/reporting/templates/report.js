@@ -1,5 +1,5 @@
 "use strict";
-/* Sorting and filtering of tables. Nothing is fetched, no text becomes markup. */
+/* Sorting and filtering of tables. Nothing is loaded, no text becomes markup. */
 function numberOf(cell) {
   const text = cell.textContent.replace(/\u2212/g, "-").replace(/[\u00a0\u202f]/g, "");
   const found = text.match(/^\s*[<>]?\s*([+-]?\d+(\.\d+)?(e-?\d+)?)/i);
