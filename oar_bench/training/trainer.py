@@ -39,6 +39,7 @@ from oar_bench.overhead.phases import PhaseTimer
 from oar_bench.records import JsonlWriter, owned, read_json, write_json
 from oar_bench.training.advantages import group_advantages
 from oar_bench.training.checkpoint import tidy
+from oar_bench.training.interrupts import stoppable
 from oar_bench.training.loss import importance_correction, k3_divergence
 from oar_bench.training.policy import Policy
 from oar_bench.training.replay import Replay
@@ -327,6 +328,7 @@ def train(
     Raises:
         InputError: unknown method, a folder of another run, prompts beyond the model's context,
             no finite loss in several steps one after another.
+        Interrupted: SIGINT or SIGTERM came; the run can be gone on with.
     """
     check_method(method, "method")
     run = RunFolder(out)
@@ -357,19 +359,30 @@ def train(
         if recipe.credit.save_weights:
             files["credit"] = stack.enter_context(JsonlWriter(out / "credit.jsonl"))
         grader = stack.enter_context(Grader(answer_type=source.answer_type, extract=source.extract))
+
+        def leave() -> str:
+            """Keep the last finished step, whose weights are still at hand."""
+            if done and not run.final(done).exists():
+                trainer.save(run.final(done), done)
+                tidy(run.checkpoints)
+            return f"after step {done}" if done else "before step 1 was done"
+
+        stop = stack.enter_context(stoppable(leave))
         for step in range(done + 1, steps + 1):
-            timer = PhaseTimer(step)
+            timer = PhaseTimer(step, before=stop.check)
             again = opening if opening is not None and opening.has(step) else replay
             left = trainer.step(step, grader, timer, again)
             files["rollouts"].write(left.rollouts)
             if "credit" in files:
                 files["credit"].write(left.credit)
             files["metrics"].write([left.metrics])
+            files["timing"].write(timer.rows)
             if step % recipe.train.save_every == 0 or step == steps:
                 with timer.phase("checkpoint"):
                     trainer.save(run.final(step), step)
                 tidy(run.checkpoints)
-            files["timing"].write(timer.rows)
+                files["timing"].write(timer.rows[-1:])
+            done = step
             report(step, steps, left.metrics)
             if trainer.skipped >= MOST_SKIPPED:
                 raise InputError(
