@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from oar_bench import __version__, cli_credit
+from oar_bench.cli_check import check
+from oar_bench.cli_claims import Evidence, claims
 from oar_bench.cli_data import data
 from oar_bench.cli_evaluation import AsJson, evaluate, generate
 from oar_bench.cli_import import import_results
@@ -129,6 +131,7 @@ app.command()(evaluate)
 app.command("import")(import_results)
 app.add_typer(cli_credit.app)
 app.command()(overhead)
+app.command()(claims)
 app.command()(watch)
 
 
@@ -136,17 +139,23 @@ app.command()(watch)
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder that `reproduce` wrote, or its runs/.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the report; default RUNS.")] = None,
+    evidence: Evidence = None,
     allow: Allow = None,
 ) -> None:
     """Write report.md and a self-contained index.html from finished runs.
 
-    Example:
+    Claims are judged by the runs, by RUNS/overhead and RUNS/fidelity if these are there, and by
+    the folders that --evidence names.
+
+    Examples:
 
       oar-bench report results/tiny --out reports/tiny
+
+      oar-bench report results/tiny --evidence overhead/tiny --evidence fidelity
     """
     from oar_bench.reporting.report import write_report
 
-    paths = write_report(runs, out or runs, allow or ())
+    paths = write_report(runs, out or runs, allow or (), evidence or ())
     print(paths.html)
     print(paths.markdown)
 
@@ -174,6 +183,9 @@ def compare(
       oar-bench compare evaluations/a evaluations/b --allow sampling.temperature --out table.md
     """
     run_compare(results, allow or [], out, as_json)
+
+
+app.command()(check)
 
 
 @app.command()
@@ -218,7 +230,8 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def main() -> None:
-    """Run the command line: exit 0 done, 1 a fault of ours, 2 bad input, 130 or 143 stopped."""
+    """Run the command line: exit 0 done, 1 a check failed or a fault of ours, 2 bad input (and what
+    `check` can't decide), 130 and 143 interrupted."""
     # typer may carry its own copy of click; the base of its usage errors is found through it.
     click_error: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     # Threads that wait for each other by spinning stand still where cores are shared; a thousand

@@ -1,5 +1,6 @@
 """The recipe: everything that a training run depends on, checked when it is read."""
 
+from oar_bench.config.check import read_mapping, validated
 from oar_bench.config.load import (
     changes_of,
     check_method,
@@ -58,6 +59,8 @@ __all__ = [
     "load_credit",
     "load_recipe",
     "parse_recipe",
+    "read_mapping",
     "shipped_recipes",
     "suite_of",
+    "validated",
 ]

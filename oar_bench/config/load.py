@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
 
+from oar_bench.config.check import read_mapping, validated
 from oar_bench.config.settings import METHODS, CreditSettings, Recipe
 from oar_bench.errors import InputError, nearest
 from oar_bench.resources import shipped
@@ -124,18 +124,7 @@ def _read(name: str) -> tuple[Path, dict[str, Any]]:
         if not path.is_file():
             known = shipped_recipes()
             raise InputError(f"unknown recipe {name!r}", "recipe", nearest(name, known))
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError("no such recipe file", str(path)) from error
-    except IsADirectoryError as error:
-        raise InputError("a YAML file is expected, not a folder", str(path)) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        line = " ".join(str(error).split())
-        raise InputError(f"not a YAML file ({line})", str(path)) from error
-    if not isinstance(content, dict):
-        raise InputError("a recipe is a mapping of keys to values", str(path))
-    return path, content
+    return path, read_mapping(path, "recipe")
 
 
 def _laid_over(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -166,33 +155,7 @@ def _on_its_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def parse_recipe(content: dict[str, Any], where: str) -> Recipe:
     """Check a recipe's values; `where` names their source in errors."""
-    try:
-        return Recipe.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            known = _known_keys(first["loc"][:-1])
-            raise InputError(
-                f"unknown key {place!r}", where, nearest(str(first["loc"][-1]), known)
-            ) from error
-        said = first["msg"][:1].lower() + first["msg"][1:]
-        if first["type"] == "missing":
-            raise InputError(f"the key {place!r} is missing", where) from error
-        if first["type"] == "value_error":  # our own words, about several keys at once
-            said = str(first["ctx"]["error"])
-            raise InputError(f"{place}: {said}" if place else said, where) from error
-        raise InputError(f"{place}: {said}, not {first['input']!r}", where) from error
-
-
-def _known_keys(place: tuple[int | str, ...]) -> list[str]:
-    """Keys of the section at `place` of a recipe."""
-    section: type[BaseModel] = Recipe
-    for part in place:
-        annotation = section.model_fields[str(part)].annotation
-        choices = [annotation, *get_args(annotation)]
-        section = next(c for c in choices if isinstance(c, type) and issubclass(c, BaseModel))
-    return list(section.model_fields)
+    return validated(Recipe, content, where)
 
 
 def load_credit(recipe: str | None, changes: dict[str, Any]) -> CreditSettings:

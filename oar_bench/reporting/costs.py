@@ -33,9 +33,9 @@ class Phase:
 class Cost:
     """The cost of a method: medians over steps, mean over seeds.
 
-    `step_seconds` are whole steps without checkpoints, `ratio` is to GRPO's step over the seeds
-    that both have (None without GRPO), `checkpoint_seconds` per checkpoint written, `peak_mb` the
-    largest of any step. `steps` counts the timed steps over all seeds.
+    `step_seconds` are whole steps without checkpoints, `ratio` is to GRPO's same step under the
+    same seed, its median over steps (None without GRPO), `checkpoint_seconds` per checkpoint
+    written, `peak_mb` the largest of any step. `steps` counts the timed steps over all seeds.
     """
 
     method: str
@@ -50,10 +50,7 @@ class Cost:
 
 def overhead(collection: Collection) -> list[Cost]:
     """The cost of every method that has timings, in the order of tables."""
-    steps = {
-        method: {run.seed: step_seconds(run) for run in collection.of(method) if len(run.timing)}
-        for method in collection.methods
-    }
+    steps = {method: _timed(collection, method) for method in collection.methods}
     reference = steps.get(REFERENCE, {})
     return [
         _cost([run for run in collection.of(method) if run.seed in found], found, reference)
@@ -107,43 +104,67 @@ def _phase(name: str, found: dict[int, pd.DataFrame], timing: pd.DataFrame) -> P
     return Phase(float(np.mean(medians)), speed)
 
 
+def step_ratios(mine: pd.DataFrame, theirs: pd.DataFrame) -> Floats:
+    """Seconds of whole steps over another run's, step by step over those that both have: (N,).
+
+    Paired by step, because a step's work changes as training goes on (responses grow or shrink).
+    Empty without a common step; a step of no measurable time is left out.
+
+    >>> a, b = pd.DataFrame({"rollout": [2.0, 6.0]}), pd.DataFrame({"rollout": [1.0, 2.0]})
+    >>> step_ratios(a, b)
+    array([2., 3.])
+    """
+    both = pd.concat([mine.sum(axis=1), theirs.sum(axis=1)], axis=1, join="inner")
+    timed = both[(both > 0).all(axis=1)].to_numpy(dtype=np.float64)
+    return np.asarray(timed[:, 0] / timed[:, 1], dtype=np.float64)
+
+
+def ratios_by_seed(collection: Collection, method: str) -> dict[int, Floats]:
+    """The step ratios of a method to GRPO under every seed that both were timed with."""
+    return _paired(_timed(collection, method), _timed(collection, REFERENCE))
+
+
+def _timed(collection: Collection, method: str) -> dict[int, pd.DataFrame]:
+    return {run.seed: step_seconds(run) for run in collection.of(method) if len(run.timing)}
+
+
+def _paired(
+    found: dict[int, pd.DataFrame], reference: dict[int, pd.DataFrame]
+) -> dict[int, Floats]:
+    every = {s: step_ratios(table, reference[s]) for s, table in found.items() if s in reference}
+    return {seed: ratios for seed, ratios in every.items() if len(ratios)}
+
+
 def _ratio(found: dict[int, pd.DataFrame], reference: dict[int, pd.DataFrame]) -> Interval | None:
-    """Step time over GRPO's: geometric mean over paired seeds, with an interval."""
-    seeds = [seed for seed in found if seed in reference]
-    if not seeds:
-        return None
-    mine = [found[seed].sum(axis=1).to_numpy(dtype=np.float64) for seed in seeds]
-    theirs = [reference[seed].sum(axis=1).to_numpy(dtype=np.float64) for seed in seeds]
-    if min(np.median(x) for x in [*mine, *theirs]) <= 0:
+    """Step time over GRPO's: each seed's median over steps of the ratio, then their geometric mean.
+
+    A median of paired steps: neither a step that something else slowed nor the drift of a step's
+    work decides.
+    """
+    ratios = _paired(found, reference)
+    if not ratios:
         return None
     if found is reference:
-        return Interval(1.0, 1.0, 1.0, 0.0, math.inf, len(seeds), "the reference")
-    if len(seeds) == 1:
-        return bootstrap_ratio(mine[0], theirs[0])
-    logs = [math.log(np.median(x) / np.median(y)) for x, y in zip(mine, theirs, strict=True)]
-    log = t_interval(logs)
+        return Interval(1.0, 1.0, 1.0, 0.0, math.inf, len(ratios), "the reference")
+    if len(ratios) == 1:
+        return bootstrap_median(next(iter(ratios.values())))
+    log = t_interval([math.log(np.median(of)) for of in ratios.values()])
     return replace(log, value=math.exp(log.value), low=math.exp(log.low), high=math.exp(log.high),
-                   method="t on the log ratios of medians, over paired seeds")  # fmt: skip
+                   method="t on the logs of the seeds' median step ratios")  # fmt: skip
 
 
-def bootstrap_ratio(mine: Floats, theirs: Floats, seed: int = 0, draws: int = 2000) -> Interval:
-    """Ratio of the medians of two vectors of step times, bootstrapped over steps (one seed).
+def bootstrap_median(values: Floats, seed: int = 0, draws: int = 2000) -> Interval:
+    """Median of (N,) step ratios of one seed, bootstrapped over steps.
 
-    >>> r = bootstrap_ratio(np.array([2.0, 2.1, 1.9]), np.array([1.0, 1.0, 1.0]))
-    >>> r.value, 1.8 < r.low < 2.0 < r.high < 2.2
+    >>> r = bootstrap_median(np.array([2.0, 2.1, 1.9, 2.0, 9.0]))
+    >>> r.value, 1.8 < r.low <= 2.0 <= r.high
     (2.0, True)
     """
     generator = np.random.default_rng(seed)
-
-    def medians(x: Floats) -> Floats:
-        drawn = x[generator.integers(0, len(x), (draws, len(x)))]
-        return np.asarray(np.median(drawn, axis=1), dtype=np.float64)
-
-    ratios = medians(mine) / medians(theirs)
-    low, high = np.quantile(ratios, [0.025, 0.975])
-    return Interval(float(np.median(mine) / np.median(theirs)), float(low), float(high),
-                    float(ratios.std(ddof=1)), math.inf, len(mine),
-                    "bootstrap over steps (one seed)")  # fmt: skip
+    medians = np.median(values[generator.integers(0, len(values), (draws, len(values)))], axis=1)
+    low, high = np.quantile(medians, [0.025, 0.975])
+    return Interval(float(np.median(values)), float(low), float(high), float(medians.std(ddof=1)),
+                    math.inf, len(values), "bootstrap over steps (one seed)")  # fmt: skip
 
 
 def rewards_of(collection: Collection) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -48,6 +48,21 @@ def summary(
     return rows
 
 
+def problem_means(
+    own: Iterable[tuple[Any, Mapping[str, Any]]], key: str, fold: Callable[[Any], float] = float
+) -> list[float]:
+    """The mean over each problem's responses of `fold` of a value, None values left out.
+
+    >>> problem_means([("a", {"x": 1}), ("b", {"x": None}), ("a", {"x": 2})], "x")
+    [1.5]
+    """
+    by_problem: dict[Any, list[float]] = defaultdict(list)
+    for problem, values in own:
+        if values[key] is not None:
+            by_problem[problem].append(fold(values[key]))
+    return [sum(values) / len(values) for values in by_problem.values()]
+
+
 def _interval(
     own: Sequence[tuple[Any, Mapping[str, Any]]],
     key: str,
@@ -56,13 +71,9 @@ def _interval(
     fold: Callable[[Any], float] = float,
 ) -> Interval | None:
     """The mean over problems of `fold` of a value, None values left out."""
-    by_problem: dict[Any, list[float]] = defaultdict(list)
-    for problem, values in own:
-        if values[key] is not None:
-            by_problem[problem].append(fold(values[key]))
-    if not by_problem:
+    means = problem_means(own, key, fold)
+    if not means:
         return None
-    means = [sum(values) / len(values) for values in by_problem.values()]
     if share:
         return share_interval(means)
     interval = t_interval(means)

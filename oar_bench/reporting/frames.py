@@ -109,11 +109,11 @@ def load(folder: Path, allow: Names[str] = ()) -> Collection:
     """
     if not folder.is_dir():
         raise InputError("no such folder", str(folder), "give the --out of `oar-bench reproduce`")
-    out, runs_folder = _locate(folder)
+    out, runs_folder = locate(folder)
     runs: list[Run] = []
     left_out: list[LeftOut] = []
     for path in sorted(runs_folder.glob("*/seed-*/")):
-        run, missing = _load_run(path, f"{path.parent.name}/{path.name}", allow)
+        run, missing = load_run(path, f"{path.parent.name}/{path.name}", allow)
         runs += [run] if run else []
         left_out += missing
     if not runs and not left_out:
@@ -133,7 +133,7 @@ def load(folder: Path, allow: Names[str] = ()) -> Collection:
     return Collection(runs, start, left_out + missing, about, example)
 
 
-def _locate(folder: Path) -> tuple[Path, Path]:
+def locate(folder: Path) -> tuple[Path, Path]:
     """(OUT, OUT/runs) from either; a folder of runs with another name is its own OUT."""
     if (folder / "runs").is_dir():
         return folder, folder / "runs"
@@ -148,7 +148,7 @@ def _optional(path: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
 
 
-def _load_run(path: Path, where: str, allow: Names[str]) -> tuple[Run | None, list[LeftOut]]:
+def load_run(path: Path, where: str, allow: Names[str]) -> tuple[Run | None, list[LeftOut]]:
     """The run, None when it can't be in the report, and whatever of it is left out."""
     about_file = path / "run.json"
     if not about_file.exists():

@@ -11,13 +11,13 @@ from oar_bench.reporting.headtohead import Duel, HeadToHead, Meeting, Standing
 from oar_bench.reporting.tables import csv
 from oar_bench.reporting.text import (
     Grid,
-    Written,
     aligned,
     bracket,
     markdown,
     number,
     p_value,
     percent,
+    piped,
 )
 from oar_bench.reporting.text import points as in_points
 
@@ -95,19 +95,11 @@ def as_markdown(found: HeadToHead) -> str:
     for meeting in found.meetings:
         parts += [f"## {markdown(_title(meeting))}", ""]
         for grid in _grids(meeting):
-            parts += [*_pipes(grid), ""]
+            parts += [*piped(grid, WORDS), ""]
     parts += [f"- {markdown(line)}" for line in _remarks(found)]
     if _remarks(found):
         parts.append("")
     return "\n".join([*parts, "\n\n".join(NOTES)]) + "\n"
-
-
-def _pipes(grid: Grid) -> list[str]:
-    rule = [":--" if name in WORDS else "--:" for name in grid[0]]
-    body = [
-        [c if isinstance(c, Written) else markdown(c) for c in row] for row in grid[1:]
-    ]  # fmt: skip
-    return [f"| {' | '.join(row)} |" for row in (grid[0], rule, *body)]
 
 
 def as_csv(found: HeadToHead) -> str:

@@ -55,16 +55,16 @@ def refuse_unlike(collection: Collection, allow: Names[str] = ()) -> list[str]:
     sentence for each difference that was allowed, for the report to print.
     """
     runs = collection.runs
-    check_allow(allow, _known(collection))
-    found = [*_differences((run.where, _identity_of(run)) for run in runs)]
+    check_allow(allow, known_fields(collection))
+    found = [*differences((run.where, _identity_of(run)) for run in runs)]
     for seed in sorted({run.seed for run in runs if _has_own_start(run)}):
         same = [run for run in runs if run.seed == seed]
-        found += _differences((run.where, _marked(run.fingerprints)) for run in same)
+        found += differences((run.where, _marked(run.fingerprints)) for run in same)
     for task in collection.tasks:
         evaluations = [run.evaluations[task] for run in runs if task in run.evaluations]
         evaluations += collection.start.get(task, {}).values()
         refuse_other_problems(evaluations)
-        found += _differences((e.where, _marked(e.fingerprints)) for e in evaluations)
+        found += differences((e.where, _marked(e.fingerprints)) for e in evaluations)
     return judged(found, allow, "report like runs together")
 
 
@@ -112,7 +112,7 @@ def unlike_evaluations(evaluations: Sequence[Evaluation], allow: Names[str] = ()
     """
     refuse_other_problems(evaluations, "or add --allow problems to compare those in common")
     named = [(e.where, evaluation_fields(e)) for e in evaluations]
-    return judged(_differences(named), allow, "compare like results")
+    return judged(differences(named), allow, "compare like results")
 
 
 def evaluation_fields(evaluation: Evaluation) -> dict[str, str]:
@@ -151,7 +151,8 @@ def _identity_of(run: Run) -> dict[str, str]:
     return fields
 
 
-def _known(collection: Collection) -> Iterable[str]:
+def known_fields(collection: Collection) -> Iterable[str]:
+    """Every field by which runs of a collection may be unlike, which `--allow` may name."""
     yield from OF_ROWS
     for run in collection.runs:
         yield from _identity(run.settings, run.fingerprints)
@@ -168,7 +169,12 @@ def _marked(fingerprints: Mapping[str, str]) -> dict[str, str]:
     return {f"fingerprints.{k}": str(v) for k, v in fingerprints.items() if k not in OF_THE_RUN}
 
 
-def _differences(named: Iterable[tuple[str, Mapping[str, str]]]) -> Iterable[Difference]:
+def differences(named: Iterable[tuple[str, Mapping[str, str]]]) -> Iterable[Difference]:
+    """Every field in which one of the named mappings differs from the first of them.
+
+    >>> list(differences([("a", {"k": "1", "n": "2"}), ("b", {"k": "1"})]))
+    [('n', 'absent', 'b', '2', 'a')]
+    """
     items = list(named)
     there, first = items[0]
     for here, other in items[1:]:

@@ -67,6 +67,12 @@ def _fenced(value: str) -> text.Written:
     return text.Written(f"{mark}\n{shown}\n{mark}")
 
 
+def _code(value: str) -> text.Written:
+    """Text within one pair of backticks, in a cell of a Markdown table."""
+    shown = text.visible(value).replace("\n", " ")
+    return text.Written("".join(f"⟨U+{ord(c):04X}⟩" if c in "`|<&" else c for c in shown))
+
+
 def _token(value: str) -> str:
     return value.replace("\n", "↵\n")
 
@@ -87,7 +93,7 @@ def _environment(language: str) -> Environment:
         *(thousands, small, wording.settle_words, wording.verdict_word, wording.detectable_words),
     )
     environment.filters.update({function.__name__: function for function in own})
-    environment.filters.update(fenced=_fenced, token=_token)
+    environment.filters.update(fenced=_fenced, token=_token, code=_code)
     return environment
 
 

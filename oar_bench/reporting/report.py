@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection as Names
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,15 @@ import pandas as pd
 
 from oar_bench.evaluation.summary import STATUSES
 from oar_bench.records import write_text
-from oar_bench.reporting import curves, figures, render, tables
+from oar_bench.reporting import claims_run, claims_text, curves, figures, render, tables
 from oar_bench.reporting.budgets import Budget, budgets
 from oar_bench.reporting.comparison import Row, TaskTable, compare
 from oar_bench.reporting.costs import PHASES, Cost, overhead, rewards_of, weights
 from oar_bench.reporting.example import Example, example_of
-from oar_bench.reporting.frames import REFERENCE, START, Collection, load
+from oar_bench.reporting.frames import REFERENCE, START, Collection
 from oar_bench.reporting.history import command_lines
-from oar_bench.reporting.likeness import flatten, refuse_unlike, shared_settings
+from oar_bench.reporting.likeness import flatten, shared_settings
+from oar_bench.reporting.reported import load_reported, reported_beside
 from oar_bench.reporting.text import counted, listed
 from oar_bench.reporting.wording import verdict_words
 
@@ -44,6 +46,10 @@ BUDGET_NOTE = (
 SAMPLES_NOTE = (
     "pass@k is the chance that any of k samples is right, maj@k that the most frequent answer of k "
     "is (ties shared); both unbiased over all choices of k among the samples, mean over seeds."
+)
+REPORTED_NOTE = (
+    "Others' numbers are as they were reported, under their own protocols; no test here uses them, "
+    "and a difference between a line of theirs and one of ours is no finding."
 )
 OVERHEAD_NOTES = (
     "Medians over steps, mean over seeds. The first step of every run is left out as warm-up. A "
@@ -75,24 +81,32 @@ class ReportPaths:
     figures: tuple[Path, ...]
 
 
-def write_report(runs: Path, out: Path, allow: Names[str] = ()) -> ReportPaths:
+def write_report(
+    runs: Path, out: Path, allow: Names[str] = (), evidence: Sequence[Path] = ()
+) -> ReportPaths:
     """Compare the runs in `runs` and write report.md, index.html, tables/ and figures/ to `out`.
 
     `runs` is the `--out` of `oar-bench reproduce` or its runs folder. Runs must be alike but for
-    method and seed; `allow` names fields that may differ all the same (the report says so). Same
-    input, same bytes: no dates, no paths of this machine.
+    method and seed; `allow` names fields that may differ all the same (the report says so). Claims
+    are judged by the runs, by overhead.json and fidelity.json in OUT or a folder of it, and by
+    those in the folders `evidence`. Same input, same bytes: no dates, no paths of this machine.
 
     Raises InputError when there is nothing finished, a file is broken, or runs are unlike; then
     nothing is written.
     """
-    collection = load(runs, allow)
-    allowed = refuse_unlike(collection, allow)
+    judged = claims_run.judge_runs(runs, allow, evidence)
+    collection, allowed = judged.collection, judged.allowed
     compared, costs = compare(collection), overhead(collection)
     example = example_of(collection.example)
     rewards = rewards_of(collection)
     capped = budgets(collection)
     drawn = _figures(collection, compared, capped, costs, rewards, example)
     view = _view(collection, compared, capped, costs, rewards, example, allowed)
+    view |= {
+        **claims_run.view(judged.verdicts),
+        "reported": reported_beside(collection, compared, load_reported()),
+        "reported_note": REPORTED_NOTE,
+    }
     sheets = {
         "comparison": tables.comparison(compared),
         "pairs": tables.pairs(compared),
@@ -100,8 +114,10 @@ def write_report(runs: Path, out: Path, allow: Names[str] = ()) -> ReportPaths:
         "budget": tables.budget(capped),
         "weights": tables.weights(view["weights"]),
         "curves": rewards,
+        "claims": claims_text.as_frame(judged.verdicts),
     }
     documents = {out / "tables" / f"{k}.csv": tables.csv(v) for k, v in sheets.items() if len(v)}
+    documents[out / "tables" / "claims.tex"] = claims_text.as_latex(judged.verdicts)
     pictures = {out / "figures" / f"{name}.svg": svg for name, svg in drawn.items()}
     pages = {
         out / "report.md": render.markdown_page(view, drawn),

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from oar_bench.records import write_text
-from oar_bench.reporting import render
+from oar_bench.reporting import claims_run, render
 from oar_bench.reporting.comparison import TaskTable, compare_all
 from oar_bench.reporting.frames import REFERENCE, load
 from oar_bench.reporting.likeness import refuse_unlike
@@ -38,6 +38,8 @@ def write_suite(out: Path, names: Sequence[str], title: str, command: str) -> tu
     collections = [load(out / name) for name in names]
     for collection in collections:
         refuse_unlike(collection)
+    folders = [out / name for name in names]
+    judged = claims_run.judge_together(dict(zip(folders, collections, strict=True)))
     tables = compare_all(collections)
     members, first = [], 0
     for name, collection in zip(names, collections, strict=True):
@@ -49,6 +51,7 @@ def write_suite(out: Path, names: Sequence[str], title: str, command: str) -> tu
         "title": f"oar-bench report: {title}",
         "subtitle": f"{counted(runs, 'finished run')} in {counted(len(names), 'reproduction')}",
         "verdict": verdict_words(tables, [], {}),
+        **claims_run.view(judged),
         "members": members,
         "reference": REFERENCE,
         "note": NOTE,

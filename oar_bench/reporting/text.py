@@ -172,3 +172,14 @@ def aligned(grid: Grid, words: Collection[str]) -> str:
         ).rstrip()
         for row in grid
     )
+
+
+def piped(grid: Grid, words: Collection[str]) -> list[str]:
+    """A header and its rows as the lines of a Markdown table; columns in `words` to the left.
+
+    >>> piped([["name", "n"], ["a|b", Written("10")]], ("name",))
+    ['| name | n |', '| :-- | --: |', '| a\\\\|b | 10 |']
+    """
+    rule = [":--" if name in words else "--:" for name in grid[0]]
+    body = [[c if isinstance(c, Written) else markdown(c) for c in row] for row in grid[1:]]
+    return [f"| {' | '.join(row)} |" for row in (grid[0], rule, *body)]
