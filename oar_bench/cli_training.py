@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -103,35 +104,46 @@ def train(
 
       oar-bench train my.yaml --data-dir DIR
 
+      accelerate launch --multi_gpu --num_processes 2 -m oar_bench train tiny
+
       oar-bench train qwen2.5-math-7b-oar --method oar-g --dry-run
     """
     from oar_bench.config import changes_of, check_method, load_recipe
+    from oar_bench.training.processes import joined
 
-    sets = [*(changes or ()), *([] if steps is None else [f"train.steps={steps}"])]
-    chosen = load_recipe(recipe, {**changes_of(sets), **data_changes(data_dir)})
-    if data_dir is not None and chosen.data is None:
-        raise InputError("the recipe trains on built-in problems", "--data-dir", "leave it out")
-    check_method(method, "--method")
-    if dry_run:
-        from oar_bench.training.dry_run import as_text, estimate
+    with joined() as processes:
+        sets = [*(changes or ()), *([] if steps is None else [f"train.steps={steps}"])]
+        chosen = load_recipe(recipe, {**changes_of(sets), **data_changes(data_dir)})
+        if data_dir is not None and chosen.data is None:
+            raise InputError("the recipe trains on built-in problems", "--data-dir", "leave it out")
+        check_method(method, "--method")
+        if dry_run:
+            from oar_bench.training.dry_run import as_text, estimate
 
-        found = estimate(chosen, method, seed, tflops)
-        print(json.dumps(found, indent=2) if as_json else as_text(found))
-        return
-    to = trackers(log)
-    folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
-    from oar_bench.console import Progress
-    from oar_bench.monitor.live import training_report
-    from oar_bench.reproduce import starting_point
-    from oar_bench.training.run import refuse_begun
-    from oar_bench.training.trainer import train as run
+            found = processes.by_first(lambda: estimate(chosen, method, seed, tflops))
+            if processes.is_first:
+                print(json.dumps(found, indent=2) if as_json else as_text(found))
+            return
+        to = trackers(log)
+        folder = out or Path("runs") / chosen.name / method / f"seed-{seed}"
+        from oar_bench.console import Progress
+        from oar_bench.monitor.live import training_report
+        from oar_bench.reproduce import starting_point
+        from oar_bench.training.run import refuse_begun
+        from oar_bench.training.trainer import train as run
 
-    refuse_begun(folder, resume=resume)
-    console = Progress()
-    start = starting_point(chosen, seed, console)
-    name = f"{method}, seed {seed}"
-    with training_report(console, name, folder, chosen.train.steps, to) as told:
-        final = run(
-            chosen, method, seed, start, folder, resume=resume, rollouts=rollouts, report=told
-        )
-    print(final)
+        processes.by_first(lambda: refuse_begun(folder, resume=resume))
+        console = Progress()
+        start = processes.by_first(lambda: starting_point(chosen, seed, console))
+        name = f"{method}, seed {seed}"
+        with ExitStack() as shown:
+            given: dict[str, Any] = {}
+            if processes.is_first:
+                told = training_report(console, name, folder, chosen.train.steps, to)
+                given["report"] = shown.enter_context(told)
+            final = run(
+                chosen, method, seed, start, folder, resume=resume, rollouts=rollouts,
+                processes=processes, **given,
+            )  # fmt: skip
+        if processes.is_first:
+            print(final)

@@ -50,11 +50,11 @@ def assign(
         Importances and weights, (B, S) float32; weights are 1 outside the weighted tokens.
     """
     nothing = torch.zeros(batch.input_ids.shape, device=batch.input_ids.device)
-    if method in ("grpo", "uniform"):
-        return Credit(nothing, torch.ones_like(nothing))
     chosen = torch.arange(len(nothing), device=nothing.device)
     if needed is not None:
         chosen = chosen[needed]
+    if method in ("grpo", "uniform") or not len(chosen):
+        return Credit(nothing, torch.ones_like(nothing))
     part = batch.rows(chosen)
     source = settings.control_of if method in ("shuffled", "inverted") else method
     scores = importance(source, model, part, settings, pad_id)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +60,8 @@ class PhaseTimer:
 
     A phase that comes again in the step adds to its row.
 
-    Counting makes a phase slower: its seconds then mean nothing.
+    Counting makes a phase slower: its seconds then mean nothing. `before` is called with the name
+    of each phase that is about to begin; what it raises keeps the phase from beginning.
 
     >>> timer = PhaseTimer(step=1)
     >>> with timer.phase("rollout") as row:
@@ -70,11 +73,13 @@ class PhaseTimer:
     step: int
     counting: bool = False
     rows: list[dict[str, Any]] = field(default_factory=list)
+    before: Callable[[str], None] = lambda name: None
 
     @contextmanager
     def phase(self, name: str) -> Iterator[dict[str, Any]]:
         """Time the body; it may set `tokens` (processed by the phase) in the row it is given."""
         row: dict[str, Any] = {"step": self.step, "phase": name, "seconds": 0.0, "tokens": 0}
+        self.before(name)
         reset_peak()
         if torch.cuda.is_available():
             torch.cuda.synchronize()
@@ -95,3 +100,29 @@ class PhaseTimer:
             if key in row:
                 before[key] += row[key]
         before["peak_memory_mb"] = max(before["peak_memory_mb"], row["peak_memory_mb"])
+
+
+def merged(parts: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The rows of a step from those of its processes.
+
+    A phase takes as long as its slowest process; peak memory is the largest of one process; tokens
+    and operations are all of them.
+
+    >>> rows = [[{"phase": "update", "seconds": 1.0, "tokens": 5, "peak_memory_mb": 70.0}],
+    ...         [{"phase": "update", "seconds": 2.0, "tokens": 4, "peak_memory_mb": 60.0}]]
+    >>> merged(rows)
+    [{'phase': 'update', 'seconds': 2.0, 'tokens': 9, 'peak_memory_mb': 70.0}]
+    """
+    joins: dict[str, Callable[[float, float], float]] = {
+        "seconds": max, "peak_memory_mb": max, "tokens": add, "flops": add
+    }  # fmt: skip
+    found: dict[str, dict[str, Any]] = {}
+    for row in chain.from_iterable(parts):
+        whole = found.get(row["phase"])
+        if whole is None:
+            found[row["phase"]] = dict(row)
+            continue
+        for key, join in joins.items():
+            if key in row:
+                whole[key] = join(whole[key], row[key])
+    return list(found.values())

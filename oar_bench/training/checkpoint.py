@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,21 +96,28 @@ def _sealed(path: Path) -> dict[str, Any]:
 
 def is_whole(folder: Path) -> bool:
     """Whether a checkpoint's files are all there with the content that was written."""
+    return damage(folder) is None
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint's files, in words; None when nothing is."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text())["files"]
         files = [
             (str(name), sealed["bytes"], sealed["sha256"]) for name, sealed in manifest.items()
         ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return False
+        return f"its {MANIFEST} is missing or damaged"
     for name, size, digest in files:
         path = folder / name
-        if not path.is_file() or path.stat().st_size != size:
-            return False
+        if not path.is_file():
+            return f"{name} is missing"
+        if path.stat().st_size != size:
+            return f"{name} has {path.stat().st_size} bytes of {size}"
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                return False
-    return True
+                return f"{name} has another content than was written"
+    return None
 
 
 def steps_of(folder: Path) -> list[Path]:
@@ -150,14 +157,19 @@ def fill_optimizer(
     optimizer: torch.optim.Optimizer,
     parameters: Mapping[str, torch.Tensor],
     tensors: Mapping[str, torch.Tensor],
+    placed: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = lambda value, like: value.to(
+        like.device
+    ),
 ) -> None:
-    """Put the state given by `optimizer_tensors` into a new optimizer of the same parameters."""
+    """Put the state given by `optimizer_tensors` into a new optimizer of the same parameters.
+
+    `placed(value, parameter)` is a whole tensor as the parameter is held: on its device.
+    """
     for key, value in tensors.items():
         name, _, part = key.rpartition("/")
         if name in parameters:
             parameter = parameters[name]
-            own = value.to(parameter.device) if value.dim() else value
-            optimizer.state[parameter][part] = own
+            optimizer.state[parameter][part] = placed(value, parameter) if value.dim() else value
 
 
 def load_state(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

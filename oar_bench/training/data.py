@@ -32,7 +32,7 @@ from oar_bench.tasks.registry import task_object
 from oar_bench.tasks.sets import Row, load_set, prompt_of
 
 UNGRADED = ("timeout", "gold_error")
-"""Verdicts that say nothing about a response; see the trainer's FAILURES."""
+"""Verdicts that say nothing about a response; see FAILURES in before.py."""
 TOGETHER = 1000  # prompts that are encoded at once: their encodings take memory
 QUANTILES = {"min": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 

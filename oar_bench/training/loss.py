@@ -6,7 +6,8 @@
     s_t = sg[min(rho_t, 1 + eps_high)] A log pi(t)                      cispo
 
 The coefficients come from the masks of the whole batch, once. A micro-batch is then a slice of
-the same sum: its size, accumulation and padding don't change the gradient.
+the same sum: its size, accumulation and padding don't change the gradient, and neither does the
+number of processes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from dataclasses import dataclass
 import torch
 
 
-def token_coefficients(mask: torch.Tensor, loss_type: str, max_new_tokens: int) -> torch.Tensor:
+def token_coefficients(
+    mask: torch.Tensor,
+    loss_type: str,
+    max_new_tokens: int,
+    *,
+    responses: int | None = None,
+    tokens: int | None = None,
+) -> torch.Tensor:
     """Each token's share in the loss, (B, S) float32, zero outside `mask`.
 
     Args:
@@ -24,6 +32,8 @@ def token_coefficients(mask: torch.Tensor, loss_type: str, max_new_tokens: int) 
         loss_type: `grpo` (mean over a response, then over responses), `dapo` and `cispo` (one
             mean over all tokens) or `dr_grpo` (sum over tokens / (responses x max_new_tokens)).
         max_new_tokens: the constant length of `dr_grpo`.
+        responses, tokens: of the optimizer step's whole batch and in its mask, where `mask` is
+            one process's share of it; else those of `mask`.
 
     Source: GRPO (arXiv 2402.03300), DAPO (2503.14476), Dr. GRPO (2503.20783), CISPO (2506.13585).
 
@@ -32,15 +42,17 @@ def token_coefficients(mask: torch.Tensor, loss_type: str, max_new_tokens: int) 
     [[0.25, 0.25], [0.5, 0.0]]
     >>> token_coefficients(mask, "dr_grpo", 4).tolist()
     [[0.125, 0.125], [0.125, 0.0]]
+    >>> token_coefficients(mask[:1], "dapo", 4, responses=2, tokens=4).tolist()
+    [[0.25, 0.25]]
     """
-    tokens = mask.float()
-    responses = len(mask)
+    inside = mask.float()
+    responses = len(mask) if responses is None else responses
     if loss_type == "grpo":
-        return tokens / tokens.sum(1, keepdim=True).clamp(min=1) / responses
+        return inside / inside.sum(1, keepdim=True).clamp(min=1) / responses
     if loss_type in ("dapo", "cispo"):
-        return tokens / tokens.sum().clamp(min=1)
+        return inside / max(1, int(mask.sum()) if tokens is None else tokens)
     if loss_type == "dr_grpo":
-        return tokens / (responses * max_new_tokens)
+        return inside / (responses * max_new_tokens)
     raise ValueError(f"no loss is called {loss_type!r}")
 
 

@@ -89,7 +89,7 @@ def pad_batch(
     ([[5, 6, 8], [0, 7, 9]], [[0, 0, 1], [0, 0, 1]])
     """
     rows = [[*p, *r] for p, r in zip(prompts, responses, strict=True)]
-    width = max(map(len, rows))
+    width = max(map(len, rows), default=0)
     ids = torch.full((len(rows), width), pad_id, dtype=torch.long)
     attention = torch.zeros_like(ids)
     response = torch.zeros(ids.shape, dtype=torch.bool)

@@ -23,6 +23,7 @@ from transformers import PreTrainedModel
 
 from oar_bench.config import LoraSettings, Recipe
 from oar_bench.engines.hf import load_model, pad_id
+from oar_bench.engines.weights import merged
 from oar_bench.errors import InputError
 from oar_bench.training.checkpoint import (
     fill_optimizer,
@@ -31,6 +32,7 @@ from oar_bench.training.checkpoint import (
     save_checkpoint,
 )
 from oar_bench.training.logprobs import LogprobModel
+from oar_bench.training.processes import ALONE, Processes
 
 ADAPTER = "oar"
 MASTER, TRAINED = "master", "trained"
@@ -40,13 +42,19 @@ MASTER, TRAINED = "master", "trained"
 class Policy:
     """The model, its frozen start, and AdamW over what is trained."""
 
-    def __init__(self, recipe: Recipe, start: Path, device: str) -> None:
+    def __init__(
+        self, recipe: Recipe, start: Path, device: str, processes: Processes = ALONE
+    ) -> None:
         """Load `start` with the recipe's precision, adapters and optimizer.
+
+        Every one of several processes has the whole model; what is trained lies as the trainee
+        has it.
 
         Raises:
             InputError: the checkpoint can't be read, or peft is missing.
         """
         settings, train = recipe.model, recipe.train
+        self.processes = processes
         model, self.tokenizer = load_model(start, settings.dtype, settings.attention)
         self.model: PreTrainedModel = model.to(device)  # type: ignore[arg-type]
         self.pad_id = pad_id(self.tokenizer)
@@ -64,7 +72,9 @@ class Policy:
             self.start if self.start is not None else self.model,
             train.temperature, train.logits_mib,
         )  # fmt: skip
-        self.trained = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+        self.trainee = processes.wrap(self.scorer)
+        parameters = self.trainee.model.named_parameters()
+        self.trained = {name: p for name, p in parameters if p.requires_grad}
         self.masters: dict[str, torch.Tensor] = {
             name: p if p.dtype == torch.float32 else nn.Parameter(p.detach().float())
             for name, p in self.trained.items()
@@ -97,11 +107,11 @@ class Policy:
         if not self.checkpointing:
             yield
             return
-        self.model.train()
+        self.trainee.model.train()
         try:
             yield
         finally:
-            self.model.eval()
+            self.trainee.model.eval()
 
     def zero_grad(self) -> None:
         """Drop all gradients."""
@@ -117,7 +127,8 @@ class Policy:
         """
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        norm = float(nn.utils.clip_grad_norm_(self.trained.values(), self.max_grad_norm))
+        clipped = nn.utils.clip_grad_norm_(self.trained.values(), self.max_grad_norm)
+        norm = float(self.trainee.whole(clipped))
         if not math.isfinite(norm):
             self.zero_grad()
             return norm, False
@@ -131,20 +142,30 @@ class Policy:
                 if self.masters[name] is not parameter:
                     parameter.copy_(self.masters[name])
                     self.masters[name].grad = None
+        self.trainee.give()
         return norm, True
 
     def save(self, folder: Path, state: dict[str, Any]) -> None:
-        """Write a checkpoint: weights for every engine, and what training needs to go on."""
+        """Write a checkpoint: weights for every engine, and what training needs to go on.
+
+        It is the same whatever the number of processes: tensors by name, whole. Each process must
+        call this; the first one writes.
+        """
         tensors = optimizer_tensors(self.optimizer, self.masters)
         for name, master in self.masters.items():
             if master is not self.trained[name]:
                 tensors[f"{name}/{MASTER}"] = master.detach()
         if self.adapted:
             tensors |= {f"{n}/{TRAINED}": p.detach() for n, p in self.trained.items()}
-        save_checkpoint(
-            folder, self.model, self.tokenizer, trainer=tensors, state=state,
-            weights=merged_weights(self.model) if self.adapted else None,
-        )  # fmt: skip
+        for name in list(tensors):
+            whole = self.trainee.whole(tensors.pop(name))
+            if self.processes.is_first:
+                tensors[name] = whole.cpu()
+        if self.processes.is_first:
+            save_checkpoint(
+                folder, self.model, self.tokenizer, trainer=tensors, state=state,
+                weights=merged_weights(self.model) if self.adapted else None,
+            )  # fmt: skip
 
     def restore(self, folder: Path) -> dict[str, Any]:
         """Take weights and optimizer from a checkpoint of this run; its numbers."""
@@ -152,13 +173,17 @@ class Policy:
         if not self.adapted:
             saved = load_model(folder, str(self.model.dtype).removeprefix("torch."))[0]
             self.model.load_state_dict(saved.state_dict())
+            self.trainee.take()
+        placed = self.trainee.placed
         extra = {k: tensors.pop(k) for k in list(tensors) if k.endswith((MASTER, TRAINED))}
         with torch.no_grad():
             for key, value in extra.items():
                 name, _, kind = key.rpartition("/")
-                place = self.masters if kind == MASTER else self.trained
-                place[name].copy_(value)
-        fill_optimizer(self.optimizer, self.masters, tensors)
+                place = (self.masters if kind == MASTER else self.trained)[name]
+                place.copy_(placed(value, place))
+        fill_optimizer(self.optimizer, self.masters, tensors, placed)
+        self.processes.gather(None)  # all have read it: what follows is said to each other
+        self.trainee.give()
         return numbers
 
 
@@ -199,8 +224,7 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings) -> None:
 def merged_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
     """A model's weights by the names of its plain form, adapters added in.
 
-    Without adapters it is the state dict. Adapters are added in float32 and the sum is rounded to
-    the weight's own precision.
+    Without adapters it is the state dict. See `oar_bench.engines.weights.merged`.
     """
     layers = {n: m for n, m in model.named_modules() if hasattr(m, "get_delta_weight")}
     found: dict[str, torch.Tensor] = {}
@@ -210,7 +234,6 @@ def merged_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
         layer, _, rest = key.partition(".base_layer.")
         plain = f"{layer}.{rest}" if rest else key
         if rest == "weight" and layer in layers:
-            delta = layers[layer].get_delta_weight(ADAPTER)
-            value = (value.float() + delta.float()).to(value.dtype)
+            value = merged(value, layers[layer])
         found[plain] = value
     return found

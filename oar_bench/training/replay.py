@@ -20,7 +20,8 @@ from oar_bench.engines.tokens import encode_all
 from oar_bench.errors import InputError
 from oar_bench.records import read_placed
 from oar_bench.tasks.problems import Problem
-from oar_bench.training.rollout import Rollout, gather
+from oar_bench.training.processes import ALONE, Processes
+from oar_bench.training.rollout import Rollout, gather, rows_of
 
 FIELDS: Mapping[str, type] = {
     "problem": str, "prompt": str, "gold": str, "seed": int, "response_ids": list,
@@ -58,9 +59,13 @@ class Replay:
         return step in self._places
 
     def of_step(
-        self, step: int, tokenizer: PreTrainedTokenizerBase, device: torch.device
+        self,
+        step: int,
+        tokenizer: PreTrainedTokenizerBase,
+        device: torch.device,
+        processes: Processes = ALONE,
     ) -> Rollout:
-        """The responses that a step learned from.
+        """The responses that a step learned from, or this process's share of them.
 
         Raises:
             InputError: the step isn't there, or its rows don't form groups of `group_size`.
@@ -75,8 +80,10 @@ class Replay:
         for row in rows:
             self._check(row, step)
         self._check_groups(rows, step)
+        places = rows_of(processes.share(len(rows) // self.group_size), self.group_size)
+        rows = [rows[place] for place in places]
         encoded = encode_all(tokenizer, (row["prompt"] for row in rows))
-        known = all("sampler_logprobs" in row for row in rows)
+        known = bool(rows) and all("sampler_logprobs" in row for row in rows)
         drawn = Sampled(
             [encoded[row["prompt"]] for row in rows],
             [row["response_ids"] for row in rows],
@@ -87,7 +94,7 @@ class Replay:
             Problem(row["problem"], row["prompt"], row["gold"], "", row.get("tolerance"))
             for row in rows
         ]
-        return gather(tokenizer, asked, [row["seed"] for row in rows], drawn, device)
+        return gather(tokenizer, asked, [row["seed"] for row in rows], drawn, device, places)
 
     def _check(self, row: Mapping[str, Any], step: int) -> None:
         """Refuse a row whose fields aren't what a step needs."""

@@ -46,6 +46,14 @@ class Rollout:
     """(B, S) bool"""
     drawn_logprobs: list[list[float]] | None = None
     """Of each response's tokens by their sampler; None where trainer and sampler are one model."""
+    places: list[int] | None = None
+    """(B,), each response's number in the step's whole rollout, where this is one process's share;
+    None: this is the whole."""
+
+    @property
+    def numbers(self) -> list[int]:
+        """(B,) each response's number in the step's whole rollout."""
+        return list(range(len(self.problems))) if self.places is None else self.places
 
     @property
     def sampler_logprobs(self) -> torch.Tensor | None:
@@ -71,11 +79,15 @@ def roll_out(
     seed: int,
     step: int,
     device: torch.device,
+    groups: Sequence[int] | None = None,
 ) -> Rollout:
     """Sample a group of responses to each problem, each response under its own key.
 
-    The key holds the run's seed, the step, the problem and the number in the group, but not the
-    method: methods with equal weights sample equal responses.
+    The key holds the run's seed, the step, the problem and the number in the group, but neither
+    the method nor the process: methods with equal weights sample equal responses.
+
+    Args:
+        groups: the number of each problem's group in the step, where `problems` are a part of it.
     """
     asked = [problem for problem in problems for _ in range(settings.group_size)]
     keys = [
@@ -86,7 +98,17 @@ def roll_out(
     encoded = encode_all(tokenizer, (problem.prompt for problem in problems))
     sampling = Sampling(settings.temperature, settings.top_p, settings.max_new_tokens)
     drawn = sampler.sample([encoded[problem.prompt] for problem in asked], keys, sampling)
-    return gather(tokenizer, asked, keys, drawn, device)
+    places = None if groups is None else rows_of(groups, settings.group_size)
+    return gather(tokenizer, asked, keys, drawn, device, places)
+
+
+def rows_of(groups: Sequence[int], size: int) -> list[int]:
+    """The numbers of the rows of groups of `size` rows each.
+
+    >>> rows_of([0, 2], 2)
+    [0, 1, 4, 5]
+    """
+    return [group * size + i for group in groups for i in range(size)]
 
 
 def gather(
@@ -95,6 +117,7 @@ def gather(
     keys: list[int],
     drawn: Sampled,
     device: torch.device,
+    places: list[int] | None = None,
 ) -> Rollout:
     """The rollout of responses sampled under `keys` (B,) to the problems `asked` (B,)."""
     padded = pad_batch(drawn.prompts, drawn.responses, pad_id(tokenizer))
@@ -103,7 +126,7 @@ def gather(
         problems=asked, prompts=drawn.prompts, responses=drawn.responses,
         texts=[response_text(tokenizer, ids) for ids in drawn.responses],
         seeds=keys, finished=drawn.finished, input_ids=ids, attention_mask=attention,
-        response_mask=response, drawn_logprobs=drawn.logprobs,
+        response_mask=response, drawn_logprobs=drawn.logprobs, places=places,
     )  # fmt: skip
 
 
@@ -119,11 +142,13 @@ def part_of(rollout: Rollout, rows: Sequence[int]) -> Rollout:
         input_ids=rollout.input_ids[rows], attention_mask=rollout.attention_mask[rows],
         response_mask=rollout.response_mask[rows],
         drawn_logprobs=None if drawn is None else [drawn[i] for i in rows],
+        places=[rollout.numbers[i] for i in rows],
     )  # fmt: skip
 
 
 def joined(tokenizer: PreTrainedTokenizerBase, parts: Sequence[Rollout]) -> Rollout:
     """The rows of several rollouts in one."""
+    parts = [part for part in parts if part.problems] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     known = all(part.drawn_logprobs is not None for part in parts)
@@ -135,7 +160,10 @@ def joined(tokenizer: PreTrainedTokenizerBase, parts: Sequence[Rollout]) -> Roll
     )
     asked = [problem for part in parts for problem in part.problems]
     keys = [seed for part in parts for seed in part.seeds]
-    return gather(tokenizer, asked, keys, drawn, parts[0].input_ids.device)
+    places = None
+    if all(part.places is not None for part in parts):
+        places = [place for part in parts for place in part.places or ()]
+    return gather(tokenizer, asked, keys, drawn, parts[0].input_ids.device, places)
 
 
 def grade_rollout(rollout: Rollout, grader: Grader) -> list[Grade]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -11,6 +11,7 @@ from oar_bench.config import Recipe
 from oar_bench.engines.base import Sampling
 from oar_bench.engines.hf import Sampled, check_context, sample
 from oar_bench.errors import InputError
+from oar_bench.training.processes import ALONE, Processes
 
 
 class Sampler(Protocol):
@@ -55,6 +56,8 @@ class HFSampler:
         self, prompts: Sequence[list[int]], seeds: Sequence[int], sampling: Sampling
     ) -> Sampled:
         """See `Sampler`; at most `batch_size` rows at once, which changes memory and no token."""
+        if not prompts:
+            return Sampled([], [], [])
         check_context(max(map(len, prompts)), sampling, self.model)
         parts = [
             sample(
@@ -77,27 +80,88 @@ class HFSampler:
         """Nothing was started."""
 
 
+class ForAll:
+    """A sampler that the first of several processes has, and that samples for all of them.
+
+    So an engine beside the trainer, or a server, is started, given weights and asked once. Every
+    process must call `sample` at the same time, without prompts if it has none.
+    """
+
+    def __init__(self, processes: Processes, make: Callable[[], Sampler]) -> None:
+        self.processes = processes
+        self.own = make() if processes.is_first else None
+        self.name = "for all"
+
+    def sync(self, model: PreTrainedModel, step: int) -> None:
+        """See `Sampler`."""
+        if self.own is not None:
+            self.own.sync(model, step)
+
+    def sample(
+        self, prompts: Sequence[list[int]], seeds: Sequence[int], sampling: Sampling
+    ) -> Sampled:
+        """See `Sampler`; the first process asks for all, each takes what it asked for."""
+        asked = self.processes.gather((list(prompts), list(seeds)))
+
+        def ask() -> Sampled:
+            assert self.own is not None
+            rows = [row for theirs, _ in asked for row in theirs]
+            return self.own.sample(rows, [seed for _, theirs in asked for seed in theirs], sampling)
+
+        found = self.processes.by_first(ask)
+        begin = sum(len(rows) for rows, _ in asked[: self.processes.rank])
+        mine = slice(begin, begin + len(prompts))
+        known = found.logprobs
+        return Sampled(
+            found.prompts[mine], found.responses[mine], found.finished[mine],
+            None if known is None else known[mine],
+        )  # fmt: skip
+
+    def metrics(self) -> dict[str, Any]:
+        """See `Sampler`."""
+        return {} if self.own is None else self.own.metrics()
+
+    def close(self) -> None:
+        """See `Sampler`."""
+        if self.own is not None:
+            self.own.close()
+
+
 def sampler_of(
-    recipe: Recipe, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    recipe: Recipe,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    processes: Processes = ALONE,
 ) -> Sampler:
     """The sampler that a recipe's section `rollout` names, with the model's present weights.
+
+    In several processes each samples with its own model, while vLLM and a server sample for all.
 
     Raises:
         InputError: vLLM isn't installed or can't serve this model, or the server can't be used.
     """
+    if recipe.rollout.engine == "hf":
+        return HFSampler(model, tokenizer, recipe.rollout.batch_size)
+    if processes.count > 1:
+        return ForAll(processes, lambda: _engine_of(recipe, model, tokenizer))
+    return _engine_of(recipe, model, tokenizer)
+
+
+def _engine_of(
+    recipe: Recipe, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> Sampler:
+    """vLLM beside the trainer, or a server."""
     settings = recipe.rollout
     if settings.engine == "vllm":
         from oar_bench.training.vllm_sampler import VLLMSampler
 
         return VLLMSampler.start(model, tokenizer, settings)
-    if settings.engine == "server":
-        try:
-            from oar_bench.training.server_sampler import ServerSampler
-        except ModuleNotFoundError as error:
-            raise InputError(
-                f"{error.name} is not installed", "rollout.engine server",
-                "install it with `python -m pip install 'oar-bench[openai]'`",
-            ) from error  # fmt: skip
+    try:
+        from oar_bench.training.server_sampler import ServerSampler
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"{error.name} is not installed", "rollout.engine server",
+            "install it with `python -m pip install 'oar-bench[openai]'`",
+        ) from error  # fmt: skip
 
-        return ServerSampler.connect(model, tokenizer, settings, recipe.train)
-    return HFSampler(model, tokenizer, settings.batch_size)
+    return ServerSampler.connect(model, tokenizer, settings, recipe.train)

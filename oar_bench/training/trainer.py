@@ -14,33 +14,37 @@ keep weight 1 (they are counted, never guessed at); the answer probe is the resp
 groups whose rewards are all equal are skipped, which is exact, since their advantage is zero.
 
 All randomness is keyed (see keyed.py), so a resumed run equals an uninterrupted one.
+
+Several processes (see processes.py) share a step by its groups: each does all of the above for its
+own responses, the update averages their gradients, and the first one writes.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
-from oar_bench.answers import Grade, Grader, Status
-from oar_bench.config import Recipe, TrainSettings, check_method
-from oar_bench.credit.assign import Credit, assign, weight_metrics
+from oar_bench.answers import Grade, Grader
+from oar_bench.config import Recipe, RolloutSettings, check_method
+from oar_bench.credit.assign import Credit, CreditBatch, assign, weight_metrics
 from oar_bench.credit.files import credit_rows
 from oar_bench.errors import InputError
 from oar_bench.identity import fingerprint_checkpoint
 from oar_bench.keyed import derive
-from oar_bench.overhead.phases import PhaseTimer
-from oar_bench.records import JsonlWriter, owned, read_json, write_json
+from oar_bench.overhead.phases import PhaseTimer, merged
+from oar_bench.records import owned, read_json, write_json
 from oar_bench.training.advantages import group_advantages
+from oar_bench.training.before import FAILURES, Before, before_update, rollout_metrics
 from oar_bench.training.checkpoint import tidy
-from oar_bench.training.loss import importance_correction, k3_divergence
+from oar_bench.training.interrupts import stoppable
 from oar_bench.training.policy import Policy
+from oar_bench.training.processes import ALONE, Processes
 from oar_bench.training.replay import Replay
 from oar_bench.training.rollout import (
     Rollout,
@@ -51,34 +55,23 @@ from oar_bench.training.rollout import (
     roll_out,
     rollout_rows,
 )
-from oar_bench.training.run import RunFolder, describe, open_run, refuse_begun, write_overlap
+from oar_bench.training.run import (
+    RunFolder,
+    StepFiles,
+    describe,
+    open_run,
+    refuse_begun,
+    write_overlap,
+)
 from oar_bench.training.samplers import sampler_of
 from oar_bench.training.sources import Source, source_of
-from oar_bench.training.update import Experience, score, update
+from oar_bench.training.update import Experience, learning_rate, update
 
-FAILURES: tuple[Status, ...] = ("timeout", "gold_error")
-"""Gradings that say nothing about the response: it then has no reward, rather than reward 0."""
-STATUSES: tuple[Status, ...] = get_args(Status)
 MOST_SKIPPED = 3
 """Steps one after another without a finite loss and gradient after which a run stops."""
 
 Report = Callable[[int, int, dict[str, Any]], None]
 """Called after each step with its number, the number of steps, and the metrics row."""
-
-
-def learning_rate(settings: TrainSettings, step: int) -> float:
-    """The learning rate of a step (1-based): linear warm-up, then the schedule.
-
-    >>> learning_rate(TrainSettings(lr=1.0, warmup_steps=4, steps=8), 2)
-    0.5
-    >>> learning_rate(TrainSettings(lr=1.0, steps=8, lr_schedule="linear"), 8)
-    0.125
-    """
-    if step <= settings.warmup_steps:
-        return settings.lr * step / settings.warmup_steps
-    done = (step - 1 - settings.warmup_steps) / max(1, settings.steps - settings.warmup_steps)
-    shape = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}
-    return settings.lr * shape[settings.lr_schedule]
 
 
 @dataclass(frozen=True)
@@ -95,16 +88,22 @@ class Trainer:
 
     def __init__(
         self, recipe: Recipe, method: str, seed: int, start: Path, device: str,
-        source: Source | None = None,
+        source: Source | None = None, processes: Processes = ALONE,
     ) -> None:  # fmt: skip
         torch.set_num_threads(recipe.model.threads)
         # Draws of torch's generator: none but the adapters' first weights.
         torch.manual_seed(derive("torch", seed))
         self.recipe, self.settings, self.method, self.seed = recipe, recipe.train, method, seed
-        self.policy = Policy(recipe, start, device)
+        self.processes = processes
+        if recipe.train.prompts_per_step < processes.count:
+            raise InputError(
+                f"{recipe.train.prompts_per_step} problems a step are too few for "
+                f"{processes.count} processes", "train.prompts_per_step", "start fewer processes",
+            )  # fmt: skip
+        self.policy = Policy(recipe, start, device, processes)
         self.model, self.tokenizer = self.policy.model, self.policy.tokenizer
         self.source = source or source_of(recipe)
-        self.sampler = sampler_of(recipe, self.model, self.tokenizer)
+        self.sampler = sampler_of(recipe, self.model, self.tokenizer, processes)
         self.skipped = 0
         """Steps up to now, one after another, in which an optimizer step was skipped."""
 
@@ -124,7 +123,7 @@ class Trainer:
             rollout, grades = self._collect(step, grader, timer)
         else:
             with timer.phase("rollout"):
-                rollout = replay.of_step(step, self.tokenizer, self.model.device)
+                rollout = replay.of_step(step, self.tokenizer, self.model.device, self.processes)
             grades = self.grade(rollout, grader, timer)
         left = self.learn(step, rollout, grades, timer)
         if replay is None:
@@ -132,27 +131,33 @@ class Trainer:
         return left
 
     def _collect(self, step: int, grader: Grader, timer: PhaseTimer) -> tuple[Rollout, list[Grade]]:
-        """Sample and grade; with dynamic sampling, until enough groups have a signal."""
+        """Sample and grade this process's share; with dynamic sampling, until enough groups of
+        all processes have a signal."""
         settings = self.settings
         parts: list[Rollout] = []
         grades: list[Grade] = []
+        drawn = 0
         for again in range(1 + settings.dynamic_sampling):
             problems = self.source.of_step(settings.prompts_per_step, self.seed, step, again)
             if not problems:
                 break  # the step has had all there are
+            mine = self.processes.share(len(problems))
             with timer.phase("rollout") as row:
                 if not parts:
                     self.sampler.sync(self.model, step)
                 part = roll_out(
-                    self.sampler, self.tokenizer, problems, settings, self.seed, step,
-                    self.model.device,
+                    self.sampler, self.tokenizer, [problems[i] for i in mine], settings, self.seed,
+                    step, self.model.device, [drawn + i for i in mine],
                 )  # fmt: skip
                 row["tokens"] = part.response_tokens
+            drawn += len(problems)
             parts.append(part)
-            grades += self.grade(part, grader, timer)
-            if sum(self._has_signal(grades)) >= settings.prompts_per_step:
+            verdicts = self.grade(part, grader, timer)
+            grades += verdicts
+            rollout = joined(self.tokenizer, parts)
+            if sum(self._signals(rollout, grades).values()) >= settings.prompts_per_step:
                 break
-        return joined(self.tokenizer, parts), grades
+        return rollout, grades
 
     def grade(self, rollout: Rollout, grader: Grader, timer: PhaseTimer) -> list[Grade]:
         """The verdict on each response, in the phase `grading`."""
@@ -160,20 +165,28 @@ class Trainer:
             row["tokens"] = rollout.response_tokens
             return grade_rollout(rollout, grader)
 
-    def _has_signal(self, grades: Sequence[Grade]) -> list[bool]:
-        """Whether the rewards of each group differ."""
+    def _signals(self, rollout: Rollout, grades: Sequence[Grade]) -> dict[int, bool]:
+        """Whether the rewards of each group differ, by its number, over all processes."""
         size = self.settings.group_size
-        groups = [grades[at : at + size] for at in range(0, len(grades), size)]
-        return [len({g.correct for g in group if g.status not in FAILURES}) > 1 for group in groups]
+        mine = {}
+        for at in range(0, len(grades), size):
+            rewards = {g.correct for g in grades[at : at + size] if g.status not in FAILURES}
+            mine[rollout.numbers[at] // size] = len(rewards) > 1
+        every = {}
+        for theirs in self.processes.gather(mine):
+            every.update(theirs)
+        return dict(sorted(every.items()))
 
-    def _used(self, grades: Sequence[Grade]) -> list[int]:
-        """Rows that the step learns from: all, or with dynamic sampling those with a signal."""
-        size, wanted = self.settings.group_size, self.settings.prompts_per_step
-        groups = list(range(len(grades) // size))
+    def _used(self, signals: Mapping[int, bool]) -> dict[int, int]:
+        """The groups that the step learns from, each with its number among them.
+
+        All, or with dynamic sampling those with a signal.
+        """
+        wanted = self.settings.prompts_per_step
+        groups = list(signals)
         if self.settings.dynamic_sampling:
-            signal = self._has_signal(grades)
-            groups = [group for group in groups if signal[group]][:wanted] or groups[:wanted]
-        return [group * size + i for group in groups for i in range(size)]
+            groups = [group for group in groups if signals[group]][:wanted] or groups[:wanted]
+        return {group: number for number, group in enumerate(groups)}
 
     def learn(
         self, step: int, drawn: Rollout, verdicts: Sequence[Grade], timer: PhaseTimer
@@ -181,10 +194,12 @@ class Trainer:
         """The rest of a step, from its graded responses on, whoever sampled them."""
         settings = self.settings
         gains, frac_zero_std = self._advantages(verdicts)
-        used = self._used(verdicts)
+        chosen = self._used(self._signals(drawn, verdicts))
+        groups = [chosen.get(number // settings.group_size, -1) for number in drawn.numbers]
+        used = [i for i, group in enumerate(groups) if group >= 0]
         rollout, advantages = part_of(drawn, used), gains[used]
         with timer.phase("logprobs") as row:
-            before = self._before(rollout)
+            before = before_update(self.policy, rollout, settings)
             row["tokens"] = before.passes * int(rollout.attention_mask.sum())
         with timer.phase("credit") as row:
             batch = credit_batch(
@@ -194,25 +209,29 @@ class Trainer:
             credit = assign(
                 self.method, self.model, batch, self.recipe.credit, self.policy.pad_id, needed
             )
-            row["tokens"] = int((batch.weighted(self.recipe.credit) & needed[:, None]).sum())
+            weighted = batch.weighted(self.recipe.credit) & needed[:, None]
+            row["tokens"] = int(weighted.sum())
         with timer.phase("update") as row:
-            experience = self._experience(rollout, advantages, credit.weights, before)
+            order = torch.tensor([groups[i] for i in used], dtype=torch.long, device=gains.device)
+            experience = self._experience(rollout, advantages, credit.weights, before, order)
             updated = update(self.policy, experience, settings, learning_rate(settings, step))
             row["tokens"] = updated.pop("tokens")
         self.skipped = self.skipped + 1 if updated["skipped_steps"] else 0
+        rows = rollout_rows(drawn, verdicts, gains, [group >= 0 for group in groups], step)
+        credited = self._credit_rows(credit, rollout, [rows[i] for i in used])
+        everyone = self.processes.in_order(drawn.numbers, rows)
         metrics = {
             "step": step,
-            **_rollout_metrics(drawn, verdicts),
-            "frac_zero_std": frac_zero_std,
-            "frac_no_probe": 1 - float(batch.probe.found.float().mean()),
-            **before.metrics,
+            **rollout_metrics(everyone),
+            **self.processes.means({
+                "frac_zero_std": (frac_zero_std, len(verdicts)),
+                "frac_no_probe": (1 - float(batch.probe.found.float().mean()), len(used)),
+                **before.metrics,
+            }),
             **updated,
-            **weight_metrics(credit.weights, batch, self.recipe.credit, needed),
-        }
-        chosen = set(used)
-        flags = [i in chosen for i in range(len(verdicts))]
-        rows = rollout_rows(drawn, verdicts, gains, flags, step)
-        return StepRows(metrics, rows, self._credit_rows(credit, rollout, rows))
+            **self._weight_metrics(credit, batch, needed),
+        }  # fmt: skip
+        return StepRows(metrics, everyone, credited)
 
     def _advantages(self, grades: Sequence[Grade]) -> tuple[torch.Tensor, float]:
         device = self.model.device
@@ -223,42 +242,17 @@ class Trainer:
             graded=torch.tensor([g.status not in FAILURES for g in grades], device=device),
         )
 
-    def _before(self, rollout: Rollout) -> _Before:
-        """Log-probabilities before the update, those of the start, and what they tell."""
-        settings, policy = self.settings, self.policy
-        batch = rollout.input_ids, rollout.attention_mask, rollout.response_mask
-        tokens = rollout.response_mask.sum().clamp(min=1)
-        sampler = rollout.sampler_logprobs
-        old = ref = correction = None
-        metrics: dict[str, float] = {}
-        if settings.scores_policy or sampler is not None:
-            scored = score(policy.scorer, *batch, settings, entropy="entropy" in settings.track)
-            old = scored.logprobs
-            if "entropy" in settings.track:
-                metrics["entropy"] = float(scored.entropy.sum() / tokens)
-        if settings.scores_start and old is not None:
-            with policy.start_scorer() as scorer:
-                ref = score(scorer, *batch, settings).logprobs
-            spread = k3_divergence(old, ref) * rollout.response_mask
-            metrics["kl_start"] = float(spread.sum() / tokens)
-        if sampler is not None and old is not None:
-            metrics["logprob_gap"] = float((old - sampler).abs().sum() / tokens)
-            if settings.tis_cap is not None:
-                correction = importance_correction(old, sampler, settings.tis_cap)
-                capped = (correction >= settings.tis_cap) & rollout.response_mask
-                metrics["tis_capped"] = float(capped.sum() / tokens)
-        return _Before(old, ref, correction, metrics, (old is not None) + (ref is not None))
-
     def _experience(
-        self, rollout: Rollout, advantages: torch.Tensor, weights: torch.Tensor, before: _Before
-    ) -> Experience:
+        self, rollout: Rollout, advantages: torch.Tensor, weights: torch.Tensor, before: Before,
+        groups: torch.Tensor,
+    ) -> Experience:  # fmt: skip
         mask = rollout.response_mask
         if self.settings.mask_truncated:
             mask = mask & torch.tensor(rollout.finished, device=mask.device)[:, None]
         return Experience(
             rollout.input_ids, rollout.attention_mask, rollout.response_mask, mask, advantages,
             weights if before.correction is None else weights * before.correction,
-            before.old, before.ref,
+            before.old, before.ref, groups,
         )  # fmt: skip
 
     def _credit_rows(
@@ -266,35 +260,27 @@ class Trainer:
     ) -> list[dict[str, Any]]:
         if not self.recipe.credit.save_weights:
             return []
-        used = [row for row in rows if row["used"]]
-        return credit_rows(
-            credit, rollout.response_mask, rollout.responses, used, method=self.method
+        found = credit_rows(
+            credit, rollout.response_mask, rollout.responses, rows, method=self.method
         )
+        return self.processes.in_order(rollout.numbers, found)
 
-
-@dataclass(frozen=True)
-class _Before:
-    """What is known of a rollout's tokens before the update."""
-
-    old: torch.Tensor | None
-    ref: torch.Tensor | None
-    correction: torch.Tensor | None
-    metrics: dict[str, float]
-    passes: int
-
-
-def _rollout_metrics(rollout: Rollout, grades: Sequence[Grade]) -> dict[str, Any]:
-    """Reward, lengths, the shares cut by the token limit and without an answer, all statuses."""
-    count = len(grades)
-    statuses = Counter(grade.status for grade in grades)
-    failed = sum(statuses[name] for name in FAILURES)
-    return {
-        "reward": statuses["correct"] / max(1, count - failed),
-        "response_length": rollout.response_tokens / count,
-        "truncated": sum(not finished for finished in rollout.finished) / count,
-        "no_answer": (statuses["no_answer"] + statuses["truncated"]) / count,
-        "statuses": {name: statuses[name] for name in STATUSES},
-    }
+    def _weight_metrics(
+        self, credit: Credit, batch: CreditBatch, needed: torch.Tensor
+    ) -> dict[str, float]:
+        """`weight_metrics` of all processes' rows."""
+        mine = weight_metrics(credit.weights, batch, self.recipe.credit, needed)
+        weighted = batch.weighted(self.recipe.credit) & needed[:, None]
+        tokens, rows = int(weighted.sum()), int(weighted.any(1).sum())
+        known = self.processes.means(
+            {"weight_mean": (mine["weight_mean"], tokens), "weight_ess": (mine["weight_ess"], rows)}
+        )
+        largest = self.processes.gather(mine["weight_max"] if tokens else -math.inf)
+        return {
+            "weight_mean": known["weight_mean"],
+            "weight_max": max(largest) if max(largest) > -math.inf else mine["weight_max"],
+            "weight_ess": known["weight_ess"],
+        }
 
 
 def train(
@@ -308,6 +294,7 @@ def train(
     report: Report = lambda step, steps, metrics: None,
     rollouts: Path | None = None,
     first: Path | None = None,
+    processes: Processes = ALONE,
 ) -> Path:
     """Train one run in the folder `out` and return its final checkpoint.
 
@@ -323,59 +310,78 @@ def train(
         rollouts: rollouts.jsonl of a run, to learn from its responses instead of sampling any.
         first: rollouts.jsonl of a run from the same start and seed, whose first step's responses
             are this run's too: methods then part from the same data, whatever engine samples.
+        processes: those that train this run together; each calls this with the same arguments.
 
     Raises:
         InputError: unknown method, a folder of another run, prompts beyond the model's context,
             no finite loss in several steps one after another.
+        Interrupted: SIGINT or SIGTERM came; the run can be gone on with.
     """
     check_method(method, "method")
-    run = RunFolder(out)
-    refuse_begun(out, resume=resume)
+    run, steps = RunFolder(out), recipe.train.steps
     if rollouts is not None and not rollouts.is_file():
         raise InputError("no such file", str(rollouts), "give the rollouts.jsonl of a run's folder")
     source = source_of(recipe)
-    wanted = describe(recipe, method, seed, fingerprint_checkpoint(start), rollouts, source)
-    steps = recipe.train.steps
-    with owned(out), ExitStack() as stack:
-        newest, done = open_run(run, wanted, steps)
-        if run.is_finished():
+    with ExitStack() as stack:
+
+        def begin() -> tuple[Path | None, int, bool]:
+            refuse_begun(out, resume=resume)
+            prints = fingerprint_checkpoint(start)
+            wanted = describe(recipe, method, seed, prints, rollouts, source, processes)
+            stack.enter_context(owned(out))
+            newest, done = open_run(run, wanted, steps)
+            if not run.is_finished():
+                write_overlap(run, source)
+            return newest, done, run.is_finished()
+
+        newest, done, finished = processes.by_first(begin)
+        if finished:
             return run.final(steps)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        write_overlap(run, source)
-        trainer = Trainer(recipe, method, seed, start, device, source)
+        # No engine is started to sample what is there.
+        own = recipe.model_copy(update={"rollout": RolloutSettings()}) if rollouts else recipe
+        trainer = Trainer(own, method, seed, start, processes.device, source, processes)
         stack.callback(trainer.sampler.close)
         if newest is not None:
             trainer.restore(newest)
-        size = recipe.train.group_size
         words = int(trainer.model.config.get_text_config().vocab_size)
+        size = recipe.train.group_size
         replay = Replay(rollouts, size, words) if rollouts is not None else None
         opening = Replay(first, size, words, last=1) if first is not None and not done else None
-        files = {
-            name: stack.enter_context(JsonlWriter(out / f"{name}.jsonl"))
-            for name in ("metrics", "timing", "rollouts")
-        }
-        if recipe.credit.save_weights:
-            files["credit"] = stack.enter_context(JsonlWriter(out / "credit.jsonl"))
+        files = stack.enter_context(StepFiles(out, processes.is_first, recipe.credit.save_weights))
         grader = stack.enter_context(Grader(answer_type=source.answer_type, extract=source.extract))
+
+        def leave() -> str:
+            """Keep the last finished step, whose weights are still at hand."""
+            if done and processes.by_first(lambda: not run.final(done).exists()):
+                trainer.save(run.final(done), done)
+                if processes.is_first:
+                    tidy(run.checkpoints)
+            return f"after step {done}" if done else "before step 1 was done"
+
+        stop = stack.enter_context(stoppable(leave, lambda n: max(processes.gather(n))))
         for step in range(done + 1, steps + 1):
-            timer = PhaseTimer(step)
+            timer = PhaseTimer(step, before=stop.check)
             again = opening if opening is not None and opening.has(step) else replay
             left = trainer.step(step, grader, timer, again)
-            files["rollouts"].write(left.rollouts)
-            if "credit" in files:
-                files["credit"].write(left.credit)
-            files["metrics"].write([left.metrics])
+            files.write("rollouts", left.rollouts)
+            files.write("credit", left.credit)
+            files.write("metrics", [left.metrics])
+            files.write("timing", merged(processes.to_first(timer.rows)))
             if step % recipe.train.save_every == 0 or step == steps:
                 with timer.phase("checkpoint"):
                     trainer.save(run.final(step), step)
-                tidy(run.checkpoints)
-            files["timing"].write(timer.rows)
-            report(step, steps, left.metrics)
+                if processes.is_first:
+                    tidy(run.checkpoints)
+                files.write("timing", merged(processes.to_first(timer.rows[-1:])))
+            done = step
+            if processes.is_first:
+                report(step, steps, left.metrics)
             if trainer.skipped >= MOST_SKIPPED:
                 raise InputError(
                     f"the loss or its gradient was not finite in {MOST_SKIPPED} steps one after "
                     f"another, up to step {step}", str(out),
                     "lower train.lr; their responses are in rollouts.jsonl for train --rollouts",
                 )  # fmt: skip
-        write_json(out / "run.json", {**read_json(out / "run.json"), "status": "finished"})
+        if processes.is_first:
+            write_json(out / "run.json", {**read_json(out / "run.json"), "status": "finished"})
     return run.final(steps)

@@ -36,6 +36,24 @@ class Experience:
     which is exact for a single optimizer step"""
     ref: torch.Tensor | None = None
     """(B, S) log-probabilities of the start, for the KL term"""
+    groups: torch.Tensor | None = None
+    """(B,) int64, the number of each response's group among all that are learned from, where these
+    are one process's share; None: these are all, group by group"""
+
+
+def learning_rate(settings: TrainSettings, step: int) -> float:
+    """The learning rate of a step (1-based): linear warm-up, then the schedule.
+
+    >>> learning_rate(TrainSettings(lr=1.0, warmup_steps=4, steps=8), 2)
+    0.5
+    >>> learning_rate(TrainSettings(lr=1.0, steps=8, lr_schedule="linear"), 8)
+    0.125
+    """
+    if step <= settings.warmup_steps:
+        return settings.lr * step / settings.warmup_steps
+    done = (step - 1 - settings.warmup_steps) / max(1, settings.steps - settings.warmup_steps)
+    shape = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}
+    return settings.lr * shape[settings.lr_schedule]
 
 
 def passes(
@@ -73,15 +91,18 @@ def score(
     return TokenLogprobs(logprobs, spreads)
 
 
-def mini_batch_rows(responses: int, group_size: int, parts: int) -> list[torch.Tensor]:
+def mini_batch_rows(groups: torch.Tensor, parts: int) -> list[torch.Tensor]:
     """The rows of each optimizer step of a pass: whole groups, dealt out in turn.
 
-    >>> [part.tolist() for part in mini_batch_rows(6, 2, 2)]
+    Args:
+        groups: (B,) int64, the number of each row's group in the whole batch, of which these may
+            be a share; a part of it may then have none of them.
+        parts: optimizer steps.
+
+    >>> [rows.tolist() for rows in mini_batch_rows(torch.tensor([0, 0, 1, 1, 2, 2]), 2)]
     [[0, 1, 4, 5], [2, 3]]
     """
-    groups = torch.arange(responses) // group_size
-    dealt = [torch.nonzero(groups % parts == i).flatten() for i in range(parts)]
-    return [rows for rows in dealt if len(rows)]
+    return [torch.nonzero(groups % parts == i).flatten() for i in range(parts)]
 
 
 def update(
@@ -89,38 +110,55 @@ def update(
 ) -> dict[str, Any]:
     """`num_iterations` x `mini_batches` optimizer steps with learning rate `rate`.
 
+    Several processes do them together, each with its share of the experience: as many steps, and
+    in each as many passes, and what the steps tell is told of all.
+
     Returns:
         loss (mean over the optimizer steps), clip_fraction, grad_norm, lr, skipped_steps (whose
-        loss or gradient wasn't finite) and tokens (processed, prompts included). A value that is
-        not finite is None.
+        loss or gradient wasn't finite) and tokens (processed by this process, prompts included).
+        A value that is not finite is None.
     """
+    processes, device = policy.processes, experience.input_ids.device
+    groups = experience.groups
+    if groups is None:
+        groups = torch.arange(len(experience.advantages), device=device) // settings.group_size
     losses: list[float] = []
     norms: list[float] = []
     clipped = counted = tokens = skipped = 0
-    device = experience.input_ids.device
-    parts = mini_batch_rows(len(experience.advantages), settings.group_size, settings.mini_batches)
-    for rows in [part.to(device) for part in parts] * settings.num_iterations:
-        coefficients = torch.zeros(experience.weights.shape, device=device)
-        coefficients[rows] = token_coefficients(
-            experience.loss_mask[rows], settings.loss_type, settings.max_new_tokens
-        )
+    for rows in mini_batch_rows(groups, settings.mini_batches) * settings.num_iterations:
+        mask = experience.loss_mask[rows]
         # Without a KL term a response of zero advantage has zero gradient: no pass is spent on it.
-        wanted = experience.loss_mask[rows].any(1)
+        wanted = mask.any(1)
         if settings.kl_beta == 0:
             wanted = wanted & (experience.advantages[rows] != 0)
-        if not bool(wanted.any()):
+        chunks = passes(rows[wanted], experience.attention_mask, settings)
+        shares = processes.gather((len(rows), int(mask.sum()), len(chunks)))
+        most = max(share[2] for share in shares)
+        if not most:
             continue
+        coefficients = torch.zeros(experience.weights.shape, device=device)
+        coefficients[rows] = token_coefficients(
+            mask, settings.loss_type, settings.max_new_tokens,
+            responses=sum(share[0] for share in shares), tokens=sum(share[1] for share in shares),
+        )  # fmt: skip
         policy.zero_grad()
         loss = 0.0
         with policy.updating():
-            for chunk in passes(rows[wanted], experience.attention_mask, settings):
-                columns = filled_columns(experience.attention_mask[chunk])
-                parts_loss = _loss(policy, experience, coefficients, settings, chunk, columns)
-                parts_loss.loss.backward()
-                loss += float(parts_loss.loss.detach())
-                clipped += parts_loss.clipped_tokens
-                counted += parts_loss.tokens
+            for number in range(most):
+                with policy.trainee.accumulating(last=number == most - 1):
+                    if number >= len(chunks):
+                        _idle(policy, device).backward()
+                        continue
+                    chunk = chunks[number]
+                    columns = filled_columns(experience.attention_mask[chunk])
+                    part = _loss(policy, experience, coefficients, settings, chunk, columns)
+                    # The processes' gradients are averaged: their sum is that of the whole batch.
+                    (part.loss * processes.count).backward()
+                loss += float(part.loss.detach())
+                clipped += part.clipped_tokens
+                counted += part.tokens
                 tokens += int(experience.attention_mask[chunk].sum())
+        loss = sum(processes.gather(loss))
         if not math.isfinite(loss):
             policy.zero_grad()
             norm, done = math.nan, False
@@ -129,14 +167,22 @@ def update(
         losses.append(loss)
         norms.append(norm)
         skipped += not done
+    counts = processes.gather((clipped, counted))
     return {
         "loss": _finite(sum(losses) / max(1, len(losses))),
-        "clip_fraction": clipped / max(1, counted),
+        "clip_fraction": sum(c for c, _ in counts) / max(1, sum(n for _, n in counts)),
         "grad_norm": _finite(sum(norms) / max(1, len(norms))),
         "lr": rate,
         "skipped_steps": skipped,
         "tokens": tokens,
     }
+
+
+def _idle(policy: Policy, device: torch.device) -> torch.Tensor:
+    """A pass without a share in the loss: the others can't do theirs without this process."""
+    ids = torch.full((1, 2), policy.pad_id, device=device)
+    response = torch.tensor([[False, True]], device=device)
+    return policy.trainee(ids, torch.ones_like(ids), response).logprobs.sum() * 0.0
 
 
 def _loss(
@@ -148,7 +194,7 @@ def _loss(
     columns: slice,
 ) -> LossParts:
     """The loss of some rows, with its graph."""
-    logprobs = policy.scorer(
+    logprobs = policy.trainee(
         experience.input_ids[rows, columns], experience.attention_mask[rows, columns],
         experience.response_mask[rows, columns],
     ).logprobs  # fmt: skip
