@@ -177,6 +177,8 @@ def test_other_problems_are_paired_on_demand_and_only_those_in_common(tmp_path, 
     ) as e:
         head_to_head([pair[0], few])
     assert "--allow problems" in str(e.value)
+    for folder in (few, base):
+        (folder / "problems.jsonl").unlink()
     with pytest.raises(InputError, match=r"fingerprints\.data"):  # can't be checked one by one
         head_to_head([pair[0], few], ["problems"])
     write_problems(few, 50)
@@ -191,6 +193,9 @@ def test_other_problems_are_paired_on_demand_and_only_those_in_common(tmp_path, 
     assert meeting.standings[0].tokens == np.mean([row["response_tokens"] for row in rows])
     assert found.allowed == ["problems: 60 in base/sum, 50 in few; compared on the 50 in common"]
     assert "compared on demand: problems" in plain(found)
+    rows = [json.loads(line) | {"level": "3"} for line in (few / "problems.jsonl").open()]
+    write_rows(few / "problems.jsonl", rows)  # a label is neither asked nor graded
+    assert head_to_head([pair[0], few], ["problems"]).meetings[0].problems == 50
     write_problems(few, 50, "Please compute {}")
     with pytest.raises(InputError, match="'p0000' has another prompt or gold than in base"):
         head_to_head([pair[0], few], ["problems"])
