@@ -98,7 +98,8 @@ def make_verdicts(folder: Path, task: str, model: str, options: argparse.Namespa
         for i in range(options.problems):
             file.write(dumps({
                 "schema": SCHEMA, "problem": f"{task}-{i:06d}", "gold": answer_of(i, 0),
-                "prompt": f"Problem {i}. {SENTENCE}", "level": i % 5 + 1, "subject": f"subject {i % 7}",
+                "prompt": f"Problem {i}. {SENTENCE}", "level": i % 5 + 1,
+                "subject": f"subject {i % 7}",
             }) + "\n")  # fmt: skip
     samples = (folder / "samples.jsonl").open("w", encoding="utf-8")
     scores = (folder / "scores.jsonl").open("w", encoding="utf-8")
