@@ -28,6 +28,7 @@ from oar_bench.stages import (
     run_scoring,
     score_responses,
 )
+from oar_bench.training.interrupts import Interrupted, terminable
 
 app = typer.Typer(
     name="oar-bench",
@@ -230,18 +231,21 @@ def doctor(as_json: AsJson = False) -> None:
 
 def main() -> None:
     """Run the command line: exit 0 done, 1 a check failed or a fault of ours, 2 bad input (and what
-    `check` can't decide), 130 interrupted."""
+    `check` can't decide), 130 and 143 interrupted."""
     # typer may carry its own copy of click; the base of its usage errors is found through it.
     click_error: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     # Threads that wait for each other by spinning stand still where cores are shared; a thousand
     # spins keep most of the speed of a quiet machine. Read by torch when it is imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    code = None
+    code, told = None, "interrupted"
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without the signs that tables use
     try:
-        code = typer.main.get_command(app).main(standalone_mode=False)
+        with terminable():
+            code = typer.main.get_command(app).main(standalone_mode=False)
+    except Interrupted as error:
+        code, told = error.code, str(error)
     except InputError as error:
         fail(str(error))
     except click_error as error:
@@ -254,26 +258,26 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         code = 130
     except ImportError as error:
-        if not _was_interrupted(error):
+        signalled = _interruption(error)
+        if signalled is None:
             raise
-        code = 130
+        code, told = getattr(signalled, "code", 130), str(signalled) or told
     except OSError as error:
         line = os_line(error)
         if line is None:
             raise
         fail(line)
-    if code == 130:
-        print("\noar-bench: interrupted; run the same command again to go on", file=sys.stderr)
+    if code in (130, 143):
+        again = "with --resume" if sys.argv[1:2] == ["train"] else "again"
+        print(f"\noar-bench: {told}; run the same command {again} to go on", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _was_interrupted(error: BaseException | None) -> bool:
-    """Whether Ctrl-C stands behind an error: transformers turns it into a failed import."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return True
+def _interruption(error: BaseException | None) -> BaseException | None:
+    """The signal that stands behind an error: transformers turns one into a failed import."""
+    while error is not None and not isinstance(error, KeyboardInterrupt | Interrupted):
         error = error.__cause__ or error.__context__
-    return False
+    return error
 
 
 def fail(line: str) -> None:

@@ -59,13 +59,8 @@ def weights(
     settings = load_credit(recipe, {})
     from oar_bench.console import Progress
     from oar_bench.integrations.saved import weigh_file
-    from oar_bench.records import read_jsonl
 
-    total = sum(1 for _ in read_jsonl(responses))
-    with Progress().stage(f"weigh {responses.name}", total) as tick:
-        done = weigh_file(
-            model, responses, out, method, settings, kind, lambda n, _: tick(n, "")
-        )  # fmt: skip
+    done = weigh_file(model, responses, out, method, settings, kind, Progress())
     if as_json:
         print(json.dumps(done, indent=2))
         return
@@ -176,6 +171,9 @@ def fidelity(
     samples: Annotated[int, typer.Option(min=1, help="Responses sampled to each problem.")] = 1,
     temperature: Annotated[float, typer.Option(min=0, help="0 is greedy decoding.")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling keys.")] = 0,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Longest sampled response, instead of the task's.")
+    ] = None,
     data_dir: Annotated[
         Path | None,
         typer.Option(help="Folder of the problems, DIR/gsm8k/test.jsonl; else the hub."),
@@ -201,13 +199,16 @@ def fidelity(
     curves: Annotated[
         bool, typer.Option("--curves/--no-curves", help="Deletion and insertion curves, or not.")
     ] = True,
-    out: Annotated[Path | None, typer.Option(help="Folder of table and figure.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of table, figure and numbers; none if absent.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
     """Measure how well each importance stands in for exact OAR-P, on responses of this model.
 
     Rank agreement, overlap of the top tokens, agreement of two draws and across the replacement
     token, deletion and insertion curves, and the cost; position, which needs no model, beside them.
+    With --out every response's numbers are kept as they come: run it again to resume.
 
     Examples:
 
@@ -232,15 +233,18 @@ def fidelity(
 
     stage.rows_of(names)
     check_checkpoint(model)
+    source = Source(
+        task, responses, gold, problems, samples, temperature, seed, kind, max_tokens,
+        max_new_tokens, Asking(data_dir, chat_template),
+    )  # fmt: skip
+    source.check()
     if out is not None:
         text.check_out(out)
     from oar_bench.console import Progress
 
-    source = Source(
-        task, responses, gold, problems, samples, temperature, seed, kind,
-        max_tokens, Asking(data_dir, chat_template),
-    )  # fmt: skip
-    found = stage.fidelity(model, source, names, settings, replacement_other, Progress(), curves)
+    found = stage.fidelity(
+        model, source, names, settings, replacement_other, Progress(), curves, out
+    )
     command = shlex.join(this_command())
     written = [] if out is None else text.write(out, found, command)
     if as_json:

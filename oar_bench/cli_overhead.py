@@ -19,12 +19,16 @@ def overhead(
     ],
     methods: Annotated[str, typer.Option(help="Separated by commas.")] = "grpo,oar-p,oar-g",
     lengths: Annotated[
-        str, typer.Option(help="Response lengths in tokens, answer included.")
-    ] = "64,128,256,512",
+        str | None,
+        typer.Option(
+            help="Response lengths in tokens, answer included; default 64,128,256,512, or up to "
+            "the context of a recipe's own model."
+        ),
+    ] = None,
     prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of each prompt.")] = 16,
     answer_tokens: Annotated[int, typer.Option(min=1, help="Tokens of each answer.")] = 4,
-    prompts: Annotated[int, typer.Option(min=1, help="Prompts a step.")] = 2,
-    group_size: Annotated[int, typer.Option(min=2, help="Responses to each prompt.")] = 4,
+    prompts: Annotated[int, typer.Option(min=1, max=1024, help="Prompts a step.")] = 2,
+    group_size: Annotated[int, typer.Option(min=2, max=1024, help="Responses to each prompt.")] = 4,
     repeats: Annotated[int, typer.Option(min=2, help="Timed steps of each.")] = 5,
     margin: Annotated[
         float, typer.Option(min=0, help="A step is negligibly dearer up to 1 + MARGIN x grpo's.")
@@ -47,7 +51,8 @@ def overhead(
     """Measure a whole training step of each method, phase by phase: seconds, operations, memory.
 
     Methods take turns in every repeat, so that a drifting machine doesn't decide. Writes
-    overhead.md, overhead.csv, overhead.json and overhead.svg.
+    overhead.md, overhead.csv, overhead.json and overhead.svg, and each repeat to overhead.jsonl
+    once it is done: run it again to resume, or with more repeats.
 
     Examples:
 
@@ -60,13 +65,16 @@ def overhead(
     names = split_words(methods, "--methods")
     for name in names:
         check_method(name, "--methods")
-    sizes = [_length(word) for word in split_words(lengths, "--lengths")]
     choice(dtype, ("float32", "bfloat16"), "--dtype")
     if not Path(model).is_dir() and ("/" in model or model.startswith(".")):
         from oar_bench.engines.tokens import check_checkpoint
 
         if Path(model).suffix not in (".yaml", ".yml"):
             check_checkpoint(model)
+    if lengths is None:
+        sizes = _default_lengths(model, prompt_tokens)
+    else:
+        sizes = [_length(word) for word in split_words(lengths, "--lengths")]
     from oar_bench.console import Progress
     from oar_bench.reporting.overhead_run import Asked, run
 
@@ -82,6 +90,17 @@ def overhead(
     page = (folder / "overhead.md").read_text(encoding="utf-8")
     print(page.partition("## Verdict\n")[2].partition("\n## Phases")[0].strip())
     print(f"\n{folder / 'overhead.md'}")
+
+
+def _default_lengths(model: str, prompt_tokens: int) -> list[int]:
+    """64 to 512 tokens of a checkpoint; a recipe's own small model gets quarters of its room."""
+    from oar_bench.config import load_recipe
+
+    made = None if Path(model).is_dir() else load_recipe(model).model
+    if made is None or made.path is not None:
+        return [64, 128, 256, 512]
+    room = max(4, made.max_context - prompt_tokens)
+    return [room * quarter // 4 for quarter in (1, 2, 3, 4)]
 
 
 def _length(word: str) -> int:

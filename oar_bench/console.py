@@ -56,15 +56,15 @@ class Progress:
         from rich.progress import Progress as Bars
 
         columns = (
-            TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"), TimeElapsedColumn(), TextColumn("left"),
-            TimeRemainingColumn(),
+            TextColumn("{task.description:<24}", markup=False), BarColumn(), MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}", markup=False), TimeElapsedColumn(),
+            TextColumn("left"), TimeRemainingColumn(),
         )  # fmt: skip
         with Bars(*columns, console=Console(stderr=True)) as bars:
-            bar = bars.add_task(name, total=total, note="")
+            bar = bars.add_task(printable(name), total=total, note="")
 
             def tick(done: int, note: str) -> None:
-                bars.update(bar, completed=done, note=note)
+                bars.update(bar, completed=done, note=printable(note))
 
             yield tick
 
@@ -92,4 +92,4 @@ class Progress:
 
 def say(line: str) -> None:
     """One line to standard error, where progress belongs; results go to standard output."""
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)

@@ -34,10 +34,12 @@ def nearest(name: str, known: list[str]) -> str:
     return f"did you mean '{close[0]}'?" if close else f"use one of {', '.join(known)}"
 
 
+AGAIN = "run the same command again (train: with --resume) to go on"
+
 # What the operating system says when the fault is the user's folder or disk and not ours.
 OS_MENDS = {
-    errno.ENOSPC: "free some disk space and run the same command again: it goes on where it was",
-    errno.EDQUOT: "free some of your disk quota and run the same command again",
+    errno.ENOSPC: f"free some disk space and {AGAIN}",
+    errno.EDQUOT: f"free some of your disk quota and {AGAIN}",
     errno.ENOENT: "a folder of that path is missing or can't be made: choose another",
     errno.EACCES: "check the permissions of that path",
     errno.EPERM: "check the permissions of that path",

@@ -64,15 +64,23 @@ def repair_tail(path: Path) -> int:
         return size - end
 
 
-def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+def read_jsonl(path: Path, *, unended: bool = False) -> Iterator[dict[str, Any]]:
     """The rows of a jsonl file, in order; a torn last line is left out, an absent file is empty.
 
+    With `unended` a last line that only lacks its newline counts: people's own files may end so.
+
     Raises InputError with the line number when a complete line isn't a JSON object.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "rows.jsonl"
+    >>> _ = file.write_text('{"a": 1}\\n{"a": 2}')
+    >>> list(read_jsonl(file)), list(read_jsonl(file, unended=True))
+    ([{'a': 1}], [{'a': 1}, {'a': 2}])
     """
-    return (row for _, row in read_placed(path))
+    return (row for _, row in read_placed(path, unended=unended))
 
 
-def read_placed(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_placed(path: Path, *, unended: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     """The rows of a jsonl file as by `read_jsonl`, each with the byte at which its line begins.
 
     >>> import tempfile
@@ -88,11 +96,14 @@ def read_placed(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     place = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
+            ended = line.endswith(b"\n")
+            if not ended and not unended:
                 return  # torn by a kill while it was being written
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
+                if not ended:
+                    return
                 raise InputError(
                     f"line {number} is not JSON ({error})", str(path), "mend or remove that line"
                 ) from error
@@ -135,6 +146,33 @@ def refuse_foreign(folder: Path, own: str) -> None:
             f"the folder has other files in it ({foreign[0]})", str(folder),
             "choose an empty or a new --out",
         )  # fmt: skip
+
+
+def refuse_foreign_line(path: Path, begin: str) -> None:
+    """Refuse a file that is no file, or nothing but one unended line that isn't ours.
+
+    `JsonlWriter` cuts such a line off. Ours, torn by a kill in the first write, begins as `begin`.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "rows.jsonl"
+    >>> _ = file.write_text('{"schema": 1, "prob')
+    >>> refuse_foreign_line(file, '{"schema": 1, "problem": "a"')
+    >>> _ = file.write_text("Dear Anna,")
+    >>> try:
+    ...     refuse_foreign_line(file, '{"schema": 1, "problem": "a"')
+    ... except InputError as error:
+    ...     error.message
+    'something else stands in it'
+    """
+    if not path.exists():
+        return
+    if not path.is_file():
+        raise InputError("a file is expected", str(path), "choose another --out")
+    with path.open("rb") as file:
+        line = file.readline(max(65536, len(begin) + 1))
+    known = begin.encode()
+    if not line.endswith(b"\n") and not (line.startswith(known) or known.startswith(line)):
+        raise InputError("something else stands in it", str(path), "choose another --out")
 
 
 @contextmanager
@@ -256,12 +294,17 @@ def keep_rows(path: Path, keep: Callable[[dict[str, Any]], bool]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write a whole text file atomically, as UTF-8; see `write_bytes`."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     """Write a whole file atomically: to a neighbour first, synced, then renamed over `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     neighbour = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with neighbour.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with neighbour.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         neighbour.replace(path)

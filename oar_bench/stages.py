@@ -44,7 +44,7 @@ def split_words(text: str, where: str) -> list[str]:
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
-        raise InputError("no name is given", where)
+        raise InputError("nothing is given", where, "write one or more, separated by commas")
     return list(dict.fromkeys(words))
 
 

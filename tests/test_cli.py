@@ -36,7 +36,7 @@ def test_every_help_has_an_example(call, command):
 BAD = [
     (["reproduce", "tinny"], "did you mean 'tiny'"),
     (["reproduce", "tiny", "--methods", "grpo,oarp"], "did you mean 'oar-p'"),
-    (["reproduce", "tiny", "--methods", ","], "no name is given"),
+    (["reproduce", "tiny", "--methods", ","], "nothing is given"),
     (["reproduce", "tiny", "--seeds", "0"], "--seeds"),
     (["reproduce", "tiny", "--steps", "x"], "--steps"),
     (["train", "tiny", "--method", "orp-g"], "did you mean 'oar-g'"),

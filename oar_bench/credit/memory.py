@@ -75,10 +75,14 @@ class Sizes:
         return self.layers * (kept + self.past(length)) + 2 * self.logits(answers)
 
 
+MOST_ROWS = 2**31 - 1
+"""Beyond which torch takes no size of a batch, whatever the budget."""
+
+
 def rows_within(budget: int, bytes_per_row: int) -> int:
     """How many rows of so many bytes fit; at least one, since less can't be done.
 
-    >>> rows_within(1000, 300), rows_within(100, 300)
-    (3, 1)
+    >>> rows_within(1000, 300), rows_within(100, 300), rows_within(10**30, 300) == MOST_ROWS
+    (3, 1, True)
     """
-    return max(1, budget // max(1, bytes_per_row))
+    return min(max(1, budget // max(1, bytes_per_row)), MOST_ROWS)

@@ -103,7 +103,7 @@ def build_probe(response_mask: torch.Tensor, spans: Sequence[TokenSpans | None])
     device = response_mask.device
 
     def column(values: list[int]) -> torch.Tensor:
-        return torch.tensor(values, device=device)[:, None]
+        return torch.tensor(values, dtype=torch.long, device=device)[:, None]
 
     reasoning_end = column([s.reasoning_end if s else 0 for s in spans])
     start = column([s.answer_start if s else 0 for s in spans])
@@ -111,5 +111,5 @@ def build_probe(response_mask: torch.Tensor, spans: Sequence[TokenSpans | None])
     return Probe(
         reasoning=(number >= 0) & (number < reasoning_end),
         answer=(number >= start) & (number < end),
-        found=torch.tensor([s is not None for s in spans], device=device),
+        found=torch.tensor([s is not None for s in spans], dtype=torch.bool, device=device),
     )

@@ -79,7 +79,7 @@ def named_weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
             continue  # a copy is trained in its stead
         value = _whole(parameter.detach())
         if owner is not None and name == f"{owner}.base_layer.weight":
-            value = _merged(value, adapted[owner])
+            value = merged(value, adapted[owner])
         name = re.sub(r"\.modules_to_save\.[^.]+\.", ".", name).replace(".base_layer.", ".")
         yield WRAPPERS.sub("", name), value
 
@@ -94,13 +94,16 @@ def _whole(value: torch.Tensor) -> torch.Tensor:
     return gather() if callable(gather) else value
 
 
-def _merged(value: torch.Tensor, layer: Any) -> torch.Tensor:
-    """W + sum of the active adapters' differences, in W's dtype."""
+def merged(value: torch.Tensor, layer: Any) -> torch.Tensor:
+    """W + sum of the active adapters' differences: added in float32, given in W's dtype.
+
+    Raises:
+        InputError: an adapter that isn't a plain weight difference (DoRA, say).
+    """
     if any(getattr(layer, "lora_variant", None) or ()):
         kind = ", ".join(type(v).__name__ for v in layer.lora_variant.values())
         raise InputError(
-            f"an adapter of this kind can't be merged for vLLM ({kind})", "rollout.engine",
-            "use plain LoRA, or rollout.engine: hf",
+            f"an adapter of this kind can't be merged ({kind})", "model.lora", "use plain LoRA",
         )  # fmt: skip
     total = value.float()
     for adapter in layer.active_adapters:

@@ -162,6 +162,7 @@ def _problem(question: Question) -> dict[str, Any]:
         "problem": question.problem,
         "prompt": question.prompt,
         "gold": question.gold,
+        **question.labels,
     }
     return row if question.tolerance is None else {**row, "tolerance": question.tolerance}
 

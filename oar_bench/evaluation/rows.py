@@ -44,12 +44,17 @@ def score_marks(task: str, fingerprints: Mapping[str, str]) -> dict[str, str]:
 
 
 def checked(
-    rows: Iterable[Row], path: Path, marks: Mapping[str, str], mend: str, allow: Names[str] = ()
-) -> Iterator[Row]:
+    rows: Iterable[Mapping[str, Any]],
+    path: Path,
+    marks: Mapping[str, str],
+    mend: str,
+    allow: Names[str] = (),
+    first: int = 1,
+) -> Iterator[Any]:
     """The rows as they come; InputError naming row and field at the first that belongs elsewhere.
 
     A field that a row lacks isn't compared (files from before it was written). Fields in `allow`
-    may differ.
+    may differ; `first` is the number of the first row.
 
     >>> list(checked([{"grader": "g1"}], Path("scores.jsonl"), {"grader": "g2"}, "score again"))
     Traceback (most recent call last):
@@ -58,7 +63,7 @@ def checked(
 score again
     """
     wanted = [(name, value) for name, value in marks.items() if name not in allow]
-    for number, row in enumerate(rows, start=1):
+    for number, row in enumerate(rows, start=first):
         for name, value in wanted:
             if row.get(name, value) != value:
                 raise InputError(

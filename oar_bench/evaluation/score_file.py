@@ -19,7 +19,7 @@ from oar_bench.answers.corpus import Case, Report, tally
 from oar_bench.answers.extract import AnswerType, ExtractMode
 from oar_bench.errors import InputError
 from oar_bench.evaluation.formats import Fields, Item, read_items
-from oar_bench.records import SCHEMA, JsonlWriter, read_jsonl
+from oar_bench.records import SCHEMA, JsonlWriter, read_jsonl, refuse_foreign_line
 
 BATCH = 256  # verdicts between two writes
 
@@ -105,6 +105,7 @@ def _kept(out: Path, path: Path, fields: Fields, graders: Graders) -> int:
     `path` begins with, or of another grader."""
     if not out.exists():
         return 0
+    refuse_foreign_line(out, f'{{"schema": {SCHEMA}, "row": ')
     items, same, count = read_items(path, fields), True, 0
     for row in read_jsonl(out):
         if not {"id", "row", "status", "grader", "source"} <= set(row):

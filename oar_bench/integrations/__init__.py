@@ -2,6 +2,8 @@
 
     tensors.py   prompts and responses as (B, P) and (B, T) tensors -> weights (B, T)
     trl.py       OARGRPOTrainer, TRL's GRPOTrainer with token weights (extra `[trl]`)
+    rows.py      the rows of a file of responses, made sound
+    responses.py such a file's responses as tokens
     saved.py     a file of responses -> a file of weights
 
 A weight multiplies its token's advantage and nothing else: w >= 0, so w min(rho A, clip(rho) A) is

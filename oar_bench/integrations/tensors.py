@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from oar_bench.answers.extract import AnswerType
-from oar_bench.config import CreditSettings
+from oar_bench.config import CreditSettings, check_method
 from oar_bench.credit.assign import Credit, CreditBatch, assign
 from oar_bench.engines.hf import pad_id
 from oar_bench.engines.tokens import response_text
+from oar_bench.errors import InputError, nearest
 from oar_bench.training.rollout import probed_batch
 
 
@@ -60,7 +62,20 @@ def response_credit(
     Returns:
         Weights and importances (B, T) float32. On a response without a stated answer, and on
         padding, weights are 1.
+
+    Raises:
+        InputError: an unknown method or answer type, or tensors and seeds whose shapes don't fit.
     """
+    check_method(method, "method")
+    check_answer_type(answer_type, "answer_type")
+    rows = (len(prompt_ids), len(response_ids), len(seeds))
+    if prompt_ids.shape != prompt_mask.shape or response_ids.shape != response_mask.shape:
+        raise InputError("a mask hasn't the shape of its ids", "response_credit")
+    if len(set(rows)) > 1 or (needed is not None and needed.shape != rows[:1]):
+        raise InputError(
+            f"{rows[0]} prompts, {rows[1]} responses and {rows[2]} seeds don't belong together",
+            "response_credit", "give one seed, and one value of `needed`, for each response",
+        )  # fmt: skip
     padded = (
         torch.cat([prompt_ids, response_ids], 1),
         torch.cat([prompt_mask, response_mask], 1).long(),
@@ -72,10 +87,22 @@ def response_credit(
     texts = [response_text(tokenizer, ids) for ids in responses]
     batch = probed_batch(tokenizer, texts, responses, padded, seeds, answer_type)
     credit = assign(
-        method, model, batch, settings or CreditSettings(), pad_id(tokenizer), needed
+        method, model, batch, settings or CreditSettings(), pad_id(tokenizer),
+        None if needed is None else needed.bool(),
     )  # fmt: skip
     width = prompt_ids.shape[1]
     return ResponseCredit(credit.weights[:, width:], credit.importance[:, width:], credit, batch)
+
+
+def check_answer_type(kind: str, where: str) -> None:
+    """Refuse what is no answer type.
+
+    >>> check_answer_type("exact", "answer_type")
+    """
+    if kind not in get_args(AnswerType):
+        raise InputError(
+            f"unknown answer type {kind!r}", where, nearest(kind, [*get_args(AnswerType)])
+        )
 
 
 def weighted_advantages(advantages: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

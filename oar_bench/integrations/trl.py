@@ -19,7 +19,12 @@ from oar_bench.answers.extract import AnswerType
 from oar_bench.config import CreditSettings, check_method
 from oar_bench.credit.assign import weight_metrics
 from oar_bench.errors import InputError
-from oar_bench.integrations.tensors import evaluating, response_credit, weighted_advantages
+from oar_bench.integrations.tensors import (
+    check_answer_type,
+    evaluating,
+    response_credit,
+    weighted_advantages,
+)
 from oar_bench.keyed import derive
 
 try:
@@ -62,9 +67,9 @@ class OARGRPOTrainer(trl.GRPOTrainer):  # type: ignore[misc]
     `oar/weight_max`, `oar/weight_ess`, `oar/frac_no_probe` and `oar/seconds`.
 
     Raises:
-        InputError: an unknown method, another release of TRL, or what the weights don't cover:
-            tools and environments (their tokens were not sampled), images, sharded parameters
-            (FSDP, DeepSpeed ZeRO-3), where processes would wait for each other's passes.
+        InputError: an unknown method or answer type, another release of TRL, or what the weights
+            don't cover: tools and environments (their tokens were not sampled), images, sharded
+            parameters (FSDP, DeepSpeed ZeRO-3), where processes would wait for each other's passes.
     """
 
     def __init__(
@@ -77,6 +82,10 @@ class OARGRPOTrainer(trl.GRPOTrainer):  # type: ignore[misc]
     ) -> None:
         check_trl(trl.__version__)
         check_method(method, "method")
+        check_answer_type(answer_type, "answer_type")
+        if not isinstance(credit, CreditSettings | None):
+            kind = type(credit).__name__
+            raise InputError(f"a {kind} is given", "credit", "write CreditSettings(q=0.4, beta=2)")
         self.credit_method, self.credit_settings = method, credit or CreditSettings()
         self.credit_answer_type: AnswerType = answer_type
         for name in ("tools", "environment_factory"):

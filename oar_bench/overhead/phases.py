@@ -60,7 +60,8 @@ class PhaseTimer:
 
     A phase that comes again in the step adds to its row.
 
-    Counting makes a phase slower: its seconds then mean nothing.
+    Counting makes a phase slower: its seconds then mean nothing. `before` is called with the name
+    of each phase that is about to begin; what it raises keeps the phase from beginning.
 
     >>> timer = PhaseTimer(step=1)
     >>> with timer.phase("rollout") as row:
@@ -72,11 +73,13 @@ class PhaseTimer:
     step: int
     counting: bool = False
     rows: list[dict[str, Any]] = field(default_factory=list)
+    before: Callable[[str], None] = lambda name: None
 
     @contextmanager
     def phase(self, name: str) -> Iterator[dict[str, Any]]:
         """Time the body; it may set `tokens` (processed by the phase) in the row it is given."""
         row: dict[str, Any] = {"step": self.step, "phase": name, "seconds": 0.0, "tokens": 0}
+        self.before(name)
         reset_peak()
         if torch.cuda.is_available():
             torch.cuda.synchronize()

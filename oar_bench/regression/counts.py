@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from oar_bench.errors import InputError
 from oar_bench.evaluation.statistics import Floats
 from oar_bench.records import read_jsonl
-from oar_bench.reporting.frames import Evaluation
+from oar_bench.reporting.evaluations import Evaluation
 
 Ints = NDArray[np.int64]
 KEPT = ("correct", "no_answer", "truncated", "tokens")

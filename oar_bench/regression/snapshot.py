@@ -17,11 +17,11 @@ from oar_bench.identity import environment, fingerprint
 from oar_bench.regression.counts import Counts, count
 from oar_bench.reporting.contestants import NO_SEED, load_contestant
 from oar_bench.reporting.costs import ratios_by_seed
+from oar_bench.reporting.evaluations import Evaluation
 from oar_bench.reporting.frames import (
     REFERENCE,
     START,
     Collection,
-    Evaluation,
     Run,
     load,
     load_run,

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from oar_bench.evaluation.statistics import Floats
-from oar_bench.reporting.frames import START, Collection, Evaluation
+from oar_bench.reporting.evaluations import Evaluation
+from oar_bench.reporting.frames import Collection
 
 Points = Sequence[Sequence[float]]
 
@@ -45,16 +46,7 @@ def budgets(collection: Collection) -> list[Budget]:
     """The budget curves of every task whose results have them (`metrics.budget_curve`)."""
     found = []
     for task in collection.tasks:
-        by_method: dict[str, Mapping[int | None, Evaluation]] = {}
-        if task in collection.start:
-            by_method[START] = collection.start[task]
-        for method in collection.methods:
-            runs = collection.of(method)
-            of: dict[int | None, Evaluation] = {
-                run.seed: run.evaluations[task] for run in runs if task in run.evaluations
-            }
-            if of:
-                by_method[method] = of
+        by_method = collection.evaluations_of(task)
         every = [e for of in by_method.values() for e in of.values()]
         if all(e.metrics.get("budget") for e in every):
             found.append(_budget(task, by_method))

@@ -17,8 +17,9 @@ from oar_bench.errors import InputError
 from oar_bench.evaluation.metrics import avg_at_k
 from oar_bench.records import read_json
 from oar_bench.reporting.costs import step_seconds, weights
+from oar_bench.reporting.evaluations import need
 from oar_bench.reporting.fidelity_table import problem_means
-from oar_bench.reporting.frames import Collection, LeftOut, Run, need
+from oar_bench.reporting.frames import Collection, LeftOut, Run
 from oar_bench.reporting.likeness import allowed
 from oar_bench.reporting.overhead import STEP, table
 from oar_bench.reporting.text import visible

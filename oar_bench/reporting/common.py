@@ -20,10 +20,13 @@ from oar_bench.evaluation.statistics import share_interval
 from oar_bench.evaluation.summary import summarize, to_json
 from oar_bench.identity import fingerprint
 from oar_bench.records import read_jsonl
-from oar_bench.reporting.frames import METRICS, Evaluation
+from oar_bench.reporting.evaluations import METRICS, Evaluation
+from oar_bench.tasks.labels import LABELS
 
 OF_THE_SET = {"settings": ("problems", "limit"), "fingerprints": ("data", "prompt")}
 """Fields that hold the whole set of problems, and so differ between two sets."""
+UNASKED = ("schema", *LABELS)
+"""Fields of a problem that neither the model nor the grader sees."""
 
 
 def on_common_problems(
@@ -69,7 +72,7 @@ def _refuse_other_texts(evaluations: Sequence[Evaluation], common: set[str]) -> 
 def _identities(path: Path, common: set[str]) -> dict[str, str]:
     """What each common problem asks and accepts, as a fingerprint."""
     return {
-        str(row["problem"]): fingerprint({k: v for k, v in row.items() if k != "schema"})
+        str(row["problem"]): fingerprint({k: v for k, v in row.items() if k not in UNASKED})
         for row in read_jsonl(path)
         if str(row.get("problem")) in common
     }
@@ -79,16 +82,14 @@ def _cut(evaluation: Evaluation, common: set[str], known: bool) -> Evaluation:
     """One evaluation with only the common problems."""
     matrix = evaluation.matrix
     keep = np.array([name in common for name in matrix.problems])
-    cut = Correctness(
-        tuple(name for name in matrix.problems if name in common), matrix.values[keep]
-    )
+    cut = evaluation.tally.only(keep)
     settings, prints = dict(evaluation.settings), dict(evaluation.fingerprints)
     for name in OF_THE_SET["settings"]:
         settings.pop(name, None)
     for name in OF_THE_SET["fingerprints"] if known else ():
         prints.pop(name, None)
-    metrics = _metrics(evaluation, cut, common)
-    return replace(evaluation, matrix=cut, metrics=metrics, settings=settings, fingerprints=prints)
+    metrics = _metrics(evaluation, cut.matrix, common)
+    return replace(evaluation, tally=cut, metrics=metrics, settings=settings, fingerprints=prints)
 
 
 def _metrics(evaluation: Evaluation, cut: Correctness, common: set[str]) -> Mapping[str, Any]:

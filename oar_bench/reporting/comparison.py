@@ -22,7 +22,8 @@ from oar_bench.evaluation.statistics import (
     two_way,
     verdict,
 )
-from oar_bench.reporting.frames import REFERENCE, START, Collection, Evaluation
+from oar_bench.reporting.evaluations import Evaluation
+from oar_bench.reporting.frames import REFERENCE, START, Collection
 
 TWO_POINTS = 0.02
 CONTROL_PAIRS = (("oar-p", "shuffled"), ("oar-p", "oar-g"))

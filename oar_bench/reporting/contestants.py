@@ -10,7 +10,7 @@ from pathlib import Path
 
 from oar_bench.errors import InputError
 from oar_bench.records import read_json
-from oar_bench.reporting.frames import Evaluation, load_evaluation, unpaired
+from oar_bench.reporting.evaluations import Evaluation, load_evaluation, unpaired
 from oar_bench.reporting.stated import Stated, load_stated
 from oar_bench.reporting.text import visible
 

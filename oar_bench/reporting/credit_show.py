@@ -15,7 +15,7 @@ from oar_bench.reporting.credit_page import GENERATOR, credit_page
 from oar_bench.reporting.credit_source import Chosen
 
 if TYPE_CHECKING:
-    from oar_bench.integrations.saved import Response
+    from oar_bench.integrations.responses import Response
 
 
 def check_page(out: Path) -> None:
@@ -51,15 +51,17 @@ def show(
     from oar_bench.engines.hf import HFEngine
     from oar_bench.engines.tokens import response_text
     from oar_bench.identity import environment, fingerprint, fingerprint_checkpoint
-    from oar_bench.integrations.saved import answer_type_of, as_tokens, check_fit
+    from oar_bench.integrations.responses import answer_type_of, as_tokens, check_fit
     from oar_bench.training.token_credit import token_credit
 
     engine = HFEngine.load(model)
     tokenizer = engine.tokenizer
-    tokens = as_tokens(chosen.row, chosen.name, None, tokenizer)
+    tokens = as_tokens(chosen.row, chosen.name, tokenizer)
     prompt, response = tokens.prompt_ids, tokens.response_ids
+    if not prompt and chosen.file is None:
+        raise InputError("the prompt has no token", "--prompt", "write one")
     if not response:
-        raise InputError("the response has no token", chosen.source)
+        raise InputError("the response has no token", chosen.source, "show one that has some")
     check_fit(tokens, engine.model, chosen.source)
     kind = answer_type or (answer_type_of(chosen.file) if chosen.file else "math")
     # As in training: the answer is looked for in what the ids decode to.

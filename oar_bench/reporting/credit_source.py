@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oar_bench.errors import InputError
+from oar_bench.integrations.rows import prompts_beside, row_name, sound_row, sound_text
 from oar_bench.records import read_jsonl
 
 
@@ -65,7 +66,7 @@ def choose(
     if prompt is None or response is None:
         missing = "--prompt" if prompt is None else "--response"
         raise InputError("it is missing", missing, "give both --prompt and --response")
-    texts = {"prompt": _sound(prompt), "response": _sound(response), "seed": 0}
+    texts = {"prompt": sound_text(prompt), "response": sound_text(response), "seed": 0}
     return Chosen(texts, {}, "--response")
 
 
@@ -74,19 +75,15 @@ def _find(file: Path, row: int, problem: str | None, sample: int) -> Chosen:
     if not file.exists():
         raise InputError("no such file", str(file))
     number = of_problem = 0
-    met: Counter[tuple[Any, str]] = Counter()
-    for number, content in enumerate(read_jsonl(file), start=1):
-        name = {"problem": content.get("problem", str(number))}
+    met: Counter[tuple[Any, Any]] = Counter()
+    for number, content in enumerate(read_jsonl(file, unended=True), start=1):
+        where = f"{file}: row {number}"
         # Rows may not number the responses to a problem: they stand in their order.
-        key = content.get("step"), str(name["problem"])
-        name["sample"] = content.get("sample", met[key])
-        met[key] += 1
-        if content.get("step") is not None:
-            name = {"step": content["step"], **name}
-        mine = problem is not None and key[1] == problem
+        name = row_name(content, number, met, where)
+        mine = problem is not None and str(name["problem"]) == problem
         of_problem += mine
         if (mine and name["sample"] == sample) or (problem is None and number == row):
-            return _chosen(file, number, content, name)
+            return _chosen(file, where, content, name)
     if not number:
         raise InputError("there is no row in this file", str(file))
     if problem is None:
@@ -98,36 +95,8 @@ def _find(file: Path, row: int, problem: str | None, sample: int) -> Chosen:
     raise InputError(f"problem {problem} has {of_problem} samples, none is {sample}", str(file))
 
 
-def _chosen(file: Path, number: int, content: Mapping[str, Any], name: dict[str, Any]) -> Chosen:
-    where = f"{file}: row {number}"
-    row = dict(content)
-    if "prompt" not in row and "prompt_ids" not in row:
-        row["prompt"] = _prompt_beside(file, content.get("problem"), where)
-    for field in ("prompt", "response"):
-        ids = row.get(f"{field}_ids")
-        if ids is not None:
-            if not isinstance(ids, list):
-                raise InputError(f"its `{field}_ids` are no token ids", where)
-        elif not isinstance(row.get(field), str):
-            raise InputError(f"it has no text `{field}`", where)
-        if isinstance(row.get(field), str):
-            row[field] = _sound(row[field])
-    seed = row.get("seed")
-    if type(seed) is not int or abs(seed) >= 2**63:
-        row.pop("seed", None)
+def _chosen(file: Path, where: str, content: Mapping[str, Any], name: dict[str, Any]) -> Chosen:
+    prompt = prompts_beside(file).get(name["problem"])
+    row = sound_row(content, prompt, where)
     about = [f"{key} {content[key]}" for key in ("problem", "sample", "step") if key in content]
     return Chosen(row, name, ", ".join([where, *about]), file)
-
-
-def _prompt_beside(file: Path, problem: Any, where: str) -> Any:
-    """The prompt of a row that has none, from problems.jsonl in the same folder."""
-    problems = file.parent / "problems.jsonl"
-    for row in read_jsonl(problems):
-        if row.get("problem") == problem:
-            return row.get("prompt")
-    raise InputError("it has no `prompt`", where, f"nor has {problems.name} beside it")
-
-
-def _sound(text: str) -> str:
-    """The text with lone surrogates, which no tokenizer takes, as replacement characters."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

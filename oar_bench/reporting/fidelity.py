@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,20 @@ import torch
 from oar_bench.config import IMPORTANCE_METHODS, CreditSettings
 from oar_bench.console import Console
 from oar_bench.credit.fidelity import SHARES
+from oar_bench.credit.files import name_of
 from oar_bench.credit.methods import replacement_of
 from oar_bench.engines.hf import HFEngine, pad_id
 from oar_bench.errors import InputError, nearest
 from oar_bench.identity import environment, fingerprint, fingerprint_checkpoint
-from oar_bench.integrations.saved import Response, batch_of
-from oar_bench.records import SCHEMA
-from oar_bench.reporting.fidelity_measure import EXACT, FLOOR, OTHER, Measured
+from oar_bench.integrations.responses import Response
+from oar_bench.integrations.saved import batch_of
+from oar_bench.records import SCHEMA, JsonlWriter, owned
+from oar_bench.reporting.fidelity_measure import EXACT, FLOOR, OTHER, ROWS, Measured
 from oar_bench.reporting.fidelity_source import Answers, Source, gather
 from oar_bench.reporting.fidelity_table import summary
+from oar_bench.reporting.kept import kept_row, kept_rows
 
-CHUNK = 64  # responses that are scored together
+CHUNK = 16  # responses that are scored together, and kept once they are
 
 
 def rows_of(methods: Sequence[str]) -> list[str]:
@@ -64,9 +68,12 @@ def other_token(word: str) -> int | None:
 
 def fidelity(
     model: Path, source: Source, methods: Sequence[str], settings: CreditSettings, other: str,
-    console: Console, curves: bool = True,
+    console: Console, curves: bool = True, out: Path | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Agreement of each method with exact OAR-P, and its deletion and insertion curves.
+
+    With a folder `out` each response's numbers are appended to fidelity.jsonl there. Called again
+    with the same things asked, the responses that are there aren't measured again.
 
     Args:
         model: folder of the checkpoint whose answers are watched.
@@ -75,14 +82,15 @@ def fidelity(
         settings: a recipe's credit section.
         other: the second replacement token, see `other_token`.
         curves: whether deletion and insertion are measured, eleven passes a response and method.
+        out: a folder to keep each response's numbers in.
 
     Returns:
         JSON-ready; `rows` as `oar_bench.reporting.fidelity_table.summary` makes them, `responses`
         with the numbers of each one, and what they were made of.
 
     Raises:
-        InputError: an unknown method or token, no such checkpoint, task or file, or no response
-            with an answer and two tokens to score.
+        InputError: an unknown method or token, no such checkpoint, task or file, no response
+            with an answer and two tokens to score, or another measurement in `out`.
     """
     source.check()
     names, other_id = rows_of(methods), other_token(other)
@@ -94,26 +102,26 @@ def fidelity(
     used, left_out = _usable(engine, answers, settings, source.max_tokens)
     if not used:
         raise InputError(
-            _why_none(left_out), answers.about,
-            "use more problems or samples, another --answer-type, or --gold",
+            _why_none(left_out), answers.about, _mend_none(left_out, source)
         )  # fmt: skip
     first = replacement_of(settings, pad)
     if other_id is None:
         other_id = _frequent(engine, used, answers, settings, first)
     _check_ids(engine, first, other_id)
-    measured = Measured(engine, answers, settings, other_id, curves)
-    parts = [used[i : i + CHUNK] for i in range(0, len(used), CHUNK)]
-    with console.stage("fidelity", len(parts) * (len(names) + 1)) as tick:
-        done = 0
-        for part in parts:
-            for name in measured.add(part, names):
-                done += 1
-                tick(done, name)
     prints = {
         "model": fingerprint_checkpoint(model),
         "credit": fingerprint(settings.model_dump(mode="json")),
         **answers.fingerprints,
     }
+    device = str(engine.model.device)
+    made_by = {
+        "methods": names, "curves": curves, "answer_type": answers.answer_type,
+        "replacement-other": other_id, **prints, "threads": torch.get_num_threads(),
+        "device": device,
+    }  # fmt: skip
+    measured = Measured(engine, answers, settings, other_id, curves)
+    rows = _measure(measured, used, names, made_by, out, console)
+    seconds = {name: sum(row["seconds"][name] for row in rows) for name in (*names, OTHER)}
     tokens = {"replacement": first, "other": other_id}
     return {
         "schema": SCHEMA, "kind": "fidelity", "model": str(model), "source": answers.about,
@@ -123,12 +131,50 @@ def fidelity(
         "tokens": {name: {"id": i, "token": str(tokenizer.convert_ids_to_tokens(i))}
                    for name, i in tokens.items()},
         "shares": list(SHARES),
-        "rows": summary([*names, OTHER], measured.records, measured.seconds),
-        "responses": measured.records,
+        "rows": summary([*names, OTHER], rows, seconds),
+        "responses": [{k: v for k, v in row.items() if k not in _KEPT} for row in rows],
         "settings": settings.model_dump(mode="json"), "fingerprints": prints,
         "environment": {**environment(), "threads": torch.get_num_threads(),
-                        "device": str(engine.model.device)},
+                        "device": device},
     }  # fmt: skip
+
+
+_KEPT = {"schema", "made_by", "seconds"}
+
+
+def _measure(
+    measured: Measured, used: Sequence[Response], names: Sequence[str],
+    made_by: Mapping[str, Any], out: Path | None, console: Console,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """A record for each response, in their order: those kept in `out`, the others made now."""
+    with ExitStack() as stack:
+        rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+        writer = None
+        if out is not None:
+            stack.enter_context(owned(out))
+            fields = ("problem", "sample", "tokens", "methods", "seconds")
+            rows = {name_of(row): row for row in kept_rows(out / ROWS, made_by, fields)}
+            writer = stack.enter_context(JsonlWriter(out / ROWS))
+        missing = [response for response in used if name_of(response.name) not in rows]
+        parts = [missing[i : i + CHUNK] for i in range(0, len(missing), CHUNK)]
+        tick = stack.enter_context(console.stage("fidelity", len(parts) * (len(names) + 1)))
+        done = 0
+        for part in parts:
+            for name in measured.add(part, names):
+                done += 1
+                tick(done, name)
+            if writer is not None:
+                writer.write([kept_row(made_by, **record) for record in measured.records])
+            rows |= {name_of(record): record for record in measured.records}
+    return [rows[name_of(response.name)] for response in used]
+
+
+def _mend_none(left_out: Mapping[str, int], source: Source) -> str:
+    if left_out["too_long"]:
+        return "use a larger --max-tokens, or leave it out"
+    if source.file is not None:
+        return "give a file with other responses, or another --answer-type"
+    return "use more problems or samples, another --answer-type, or --gold"
 
 
 def _why_none(left_out: Mapping[str, int]) -> str:

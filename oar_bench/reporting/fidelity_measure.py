@@ -1,4 +1,8 @@
-"""Measuring one batch of responses after the other: what `fidelity_table` makes a table of."""
+"""Measuring one batch of responses after the other: what `fidelity_table` makes a table of.
+
+A batch's records are handed out once it is done, to be kept: a measurement that was killed goes on
+with the batch it was in.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +19,21 @@ from oar_bench.credit.fidelity import answer_curves, is_ranked, spearman, top_ov
 from oar_bench.credit.methods import DRAWN, CreditBatch, importance, replacement_of
 from oar_bench.engines.hf import HFEngine, pad_id
 from oar_bench.evaluation.summary import finite
-from oar_bench.integrations.saved import Response, batch_of
+from oar_bench.integrations.responses import Response
+from oar_bench.integrations.saved import batch_of
 from oar_bench.keyed import derive
 from oar_bench.overhead.phases import PhaseTimer
 from oar_bench.reporting.fidelity_source import Answers
 
 EXACT, FLOOR = "oar-p", "position"
 OTHER = "oar-p, other token"
+ROWS = "fidelity.jsonl"
+"""The file in which each response's numbers are kept."""
 
 
 @dataclass
 class Measured:
-    """What was measured so far: a record a response, and the seconds of each method."""
+    """Measures responses by each method, a batch at a time."""
 
     engine: HFEngine
     answers: Answers
@@ -36,14 +43,18 @@ class Measured:
 
     def __post_init__(self) -> None:
         self.records: list[dict[str, Any]] = []
-        self.seconds: Counter[str] = Counter()
+        """Of the batch just measured, a record a response; its share of the batch's `seconds`."""
+        self._seconds: Counter[str] = Counter()
+        self._warm = False
         self.pad = pad_id(self.engine.tokenizer)
 
     def add(self, part: Sequence[Response], names: Sequence[str]) -> Iterator[str]:
         """Measure some responses; yields each row's name once it is done."""
         batch = batch_of(part, self.engine.model, self.engine.tokenizer, self.answers.answer_type)
-        if not self.records:  # the first pass of a model is slower than the later ones
+        if not self._warm:  # the first pass of a model is slower than the later ones
             self._scores("entropy", batch.rows(torch.tensor([0])), self.settings)
+            self._warm = True
+        self._seconds.clear()
         records = [
             {**response.name, "tokens": int(count), "methods": {}}
             for response, count in zip(part, batch.weighted(self.settings).sum(1), strict=True)
@@ -59,7 +70,8 @@ class Measured:
         with_other = self.settings.model_copy(update={"replacement": self.other})
         scores = self._timed(OTHER, EXACT, batch, with_other)
         self._record(OTHER, records, batch, exact, scores, None)
-        self.records += records
+        share = {name: seconds / len(part) for name, seconds in self._seconds.items()}
+        self.records = [{**record, "seconds": share} for record in records]
         yield OTHER
 
     def _scores(
@@ -73,7 +85,7 @@ class Measured:
         timer = PhaseTimer(0)
         with timer.phase(name):
             scores = self._scores(method, batch, settings)
-        self.seconds[name] += timer.rows[0]["seconds"]
+        self._seconds[name] += timer.rows[0]["seconds"]
         return scores
 
     def _record(

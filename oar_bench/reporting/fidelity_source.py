@@ -14,11 +14,21 @@ from oar_bench.errors import InputError
 from oar_bench.evaluation.asking import Asking
 from oar_bench.evaluation.generate import requests_of
 from oar_bench.identity import fingerprint, fingerprint_files
-from oar_bench.integrations.saved import Response, answer_type_of, check_fit, read_responses
+from oar_bench.integrations.responses import (
+    Response,
+    answer_type_of,
+    check_fit,
+    read_responses,
+)
 from oar_bench.keyed import derive
 from oar_bench.tasks.registry import LoadedTask
 
 Tick = Callable[[int], None]
+
+_OPTIONS = {
+    "--tasks": "--task", "temperature": "--temperature", "max_new_tokens": "--max-new-tokens"
+}  # fmt: skip
+"""What others call the options of this command."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,8 @@ class Source:
     answer_type: AnswerType | None = None
     max_tokens: int | None = None
     """Leave out responses with more tokens to rank: OAR-P's cost grows with their square."""
+    max_new_tokens: int | None = None
+    """Of sampled responses, instead of the task's."""
     asking: Asking = field(default_factory=Asking)
 
     def check(self) -> None:
@@ -45,12 +57,26 @@ class Source:
                 "a task or a file of responses is needed, and not both", "--task",
                 "give --task NAME or --responses FILE",
             )  # fmt: skip
-        if self.file is not None and self.gold:
-            raise InputError("a file's responses are its own", "--gold", "leave it out")
         if self.gold and self.samples > 1:
             raise InputError("a problem has one worked solution", "--samples", "use --samples 1")
+        for option, given in self._sampling().items():
+            if given and self.file is not None:
+                raise InputError("a file's responses are its own", option, "leave it out")
+        for option in ("--temperature", "--seed", "--max-new-tokens"):
+            if self.gold and self._sampling()[option]:
+                raise InputError("worked solutions aren't sampled", option, "leave it out")
         check_samples(self.samples, self.temperature)
         self.asking.check(self.samples)
+
+    def _sampling(self) -> dict[str, bool]:
+        """Which options were given that say how a task's responses come about."""
+        return {
+            "--gold": self.gold, "--samples": self.samples != 1,
+            "--temperature": self.temperature != 1.0, "--seed": self.seed != 0,
+            "--max-new-tokens": self.max_new_tokens is not None,
+            "--data-dir": self.asking.data_dir is not None,
+            "--chat-template": self.asking.chat_template,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -92,10 +118,14 @@ def _of_file(source: Source, file: Path, engine: HFEngine) -> Answers:
 
 
 def _of_task(source: Source, model: Path, engine: HFEngine, tick: Tick) -> Answers:
-    ((task, sampling),) = source.asking.load(
-        [str(source.task)], model, limit=source.problems, temperature=source.temperature,
-        top_p=1.0, max_new_tokens=None,
-    )  # fmt: skip
+    try:
+        ((task, sampling),) = source.asking.load(
+            [str(source.task)], model, limit=source.problems, temperature=source.temperature,
+            top_p=1.0, max_new_tokens=source.max_new_tokens,
+        )  # fmt: skip
+    except InputError as error:
+        where = _OPTIONS.get(error.where, error.where)
+        raise InputError(error.message, where, error.mend) from error
     kind = source.answer_type or task.grading.get("answer_type", "math")
     if source.gold:
         about = f"worked solutions to {task.name}"

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from oar_bench.errors import InputError
 from oar_bench.evaluation.statistics import Interval
 from oar_bench.records import write_json, write_text
+from oar_bench.reporting.fidelity_measure import ROWS
 from oar_bench.reporting.figures import dots, draw, legend, style
 from oar_bench.reporting.tables import csv
 from oar_bench.reporting.text import (
@@ -160,14 +161,22 @@ FILES = ("fidelity.md", "fidelity.csv", "fidelity.svg", "fidelity.json")
 
 
 def check_out(out: Path) -> None:
-    """Refuse a folder that can't be one."""
+    """Refuse what can't be a folder, and one with a table whose responses' numbers aren't there.
+
+    The folder is made now: where that can't be done, nothing should have been measured first.
+    """
     if out.exists() and not out.is_dir():
-        raise InputError("a folder is expected, not a file", f"--out {out}")
+        raise InputError("a folder is expected, not a file", f"--out {out}", "choose another")
+    there = [name for name in FILES if (out / name).exists()]
+    if there and not (out / ROWS).exists():
+        raise InputError(
+            f"{there[0]} of another measurement stands there", f"--out {out}", "choose another"
+        )
+    out.mkdir(parents=True, exist_ok=True)
 
 
 def write(out: Path, found: Found, command: str) -> Sequence[Path]:
     """Write the table, the figure and the numbers into a folder; what was there is replaced."""
-    check_out(out)
     texts = (as_markdown(found, command), as_csv(found), figure(found))
     for name, text in zip(FILES, texts, strict=False):
         write_text(out / name, text)

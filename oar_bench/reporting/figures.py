@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import pandas as pd
@@ -25,6 +25,7 @@ from oar_bench.reporting.text import number, percent, points, visible
 
 INK, LINE, PAPER = "#1f2328", "#d8dee4", "#ffffff"
 WIDTH = 5.0  # inches: 480 px, so that 10 pt is still legible at the 330 px of a phone
+DPI = {"svg": 72, "png": 200}
 STYLE: dict[str, tuple[str, str]] = {
     START: ("#8c959f", "s"),
     "grpo": ("#57606a", "o"),
@@ -56,8 +57,29 @@ def style(method: str, methods: list[str]) -> tuple[str, str]:
     return MORE[place % len(MORE)], MORE_MARKERS[place % len(MORE_MARKERS)]
 
 
-def draw(name: str, height: float, paint: Callable[[Figure], None]) -> str:
-    """An SVG document of the figure that `paint` draws: no date, fixed ids, text as text."""
+class Drawing(str):
+    """A figure as an SVG document; `png()` is the same figure as an image, made when asked."""
+
+    png: Callable[[], bytes]
+
+
+def _drawing(svg: str, png: Callable[[], bytes]) -> Drawing:
+    made = Drawing(svg)
+    made.png = png
+    return made
+
+
+def draw(name: str, height: float, paint: Callable[[Figure], None]) -> Drawing:
+    """The figure that `paint` draws: no date, fixed ids, text as text."""
+    svg = _rendered(name, height, paint, "svg").decode()
+    # matplotlib leaves blanks at line ends, which other tools trim
+    tidy = "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
+    return _drawing(tidy, lambda: _rendered(name, height, paint, "png"))
+
+
+def _rendered(
+    name: str, height: float, paint: Callable[[Figure], None], kind: Literal["svg", "png"]
+) -> bytes:
     settings: Any = {
         "svg.hashsalt": name, "svg.fonttype": "none", "text.parse_math": False,
         "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 10,
@@ -69,11 +91,10 @@ def draw(name: str, height: float, paint: Callable[[Figure], None]) -> str:
     with mpl.rc_context(settings):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         paint(figure)
-        buffer = io.StringIO()
-        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(buffer, format="svg", metadata=metadata)
-    # matplotlib leaves blanks at line ends, which other tools trim
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+        buffer = io.BytesIO()
+        unwanted = ("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",)
+        figure.savefig(buffer, format=kind, metadata=dict.fromkeys(unwanted), dpi=DPI[kind])
+    return buffer.getvalue()
 
 
 def learning(curves: pd.DataFrame, methods: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import os
 from collections.abc import Collection as Names
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,31 +12,21 @@ from typing import Any
 import pandas as pd
 
 from oar_bench.errors import InputError
-from oar_bench.evaluation.metrics import Correctness, avg_at_k, correctness
-from oar_bench.evaluation.rows import checked, score_marks
-from oar_bench.records import SCHEMA, read_json, read_jsonl
-from oar_bench.reporting.stated import WHY, is_stated
+from oar_bench.evaluation.tally import keep_tallies
+from oar_bench.records import read_json, read_jsonl
+from oar_bench.reporting.evaluations import (
+    Evaluation,
+    check_schema,
+    load_evaluation,
+    mapping,
+    need,
+    unpaired,
+)
 from oar_bench.reporting.text import visible
 
 ORDER = ("grpo", "oar-p", "oar-g", "oar-d", "oar-g0", "oar-gp", "oar-gf",
          "uniform", "shuffled", "random", "inverted", "entropy", "position")  # fmt: skip
-METRICS = ("n_samples", "statuses", "truncated", "no_answer", "response_tokens",
-           "equal_completions")  # fmt: skip
 START, REFERENCE = "start", "grpo"
-MIXED = "score again, or allow it by --allow FIELD"
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """One model on one task: who solved what (P, K), and its results.json."""
-
-    task: str
-    where: str
-    matrix: Correctness
-    metrics: Mapping[str, Any]
-    fingerprints: Mapping[str, str]
-    settings: Mapping[str, Any]
-    folder: Path
 
 
 @dataclass(frozen=True)
@@ -86,6 +76,14 @@ class Collection:
         """Tasks that at least one run was evaluated on, by name."""
         return sorted({task for run in self.runs for task in run.evaluations})
 
+    def evaluations_of(self, task: str) -> dict[str, dict[int | None, Evaluation]]:
+        """The evaluations on a task by method and seed, the start first where there is one."""
+        found = {START: dict(self.start.get(task, {}))}
+        for method in self.methods:
+            runs = self.of(method)
+            found[method] = {r.seed: r.evaluations[task] for r in runs if task in r.evaluations}
+        return {method: of for method, of in found.items() if of}
+
     def of(self, method: str) -> list[Run]:
         """The runs of a method, by seed."""
         return sorted((r for r in self.runs if r.method == method), key=lambda r: r.seed)
@@ -110,6 +108,11 @@ def load(folder: Path, allow: Names[str] = ()) -> Collection:
     if not folder.is_dir():
         raise InputError("no such folder", str(folder), "give the --out of `oar-bench reproduce`")
     out, runs_folder = locate(folder)
+    every = [
+        *runs_folder.glob("*/seed-*/eval/*/scores.jsonl"),
+        *(out / START).rglob("scores.jsonl"),
+    ]
+    keep_tallies(sorted(every), min(os.cpu_count() or 1, 8))
     runs: list[Run] = []
     left_out: list[LeftOut] = []
     for path in sorted(runs_folder.glob("*/seed-*/")):
@@ -154,7 +157,7 @@ def load_run(path: Path, where: str, allow: Names[str]) -> tuple[Run | None, lis
     if not about_file.exists():
         return None, [LeftOut(where, "no run.json: training never began")]
     about = read_json(about_file)
-    _check_schema(about, about_file)
+    check_schema(about, about_file)
     metrics = _numbers(path / "metrics.jsonl", ("step",), METRIC_COLUMNS)
     if need(about, "status", about_file) != "finished":
         return None, [LeftOut(where, f"training is unfinished ({len(metrics)} steps so far)")]
@@ -165,21 +168,14 @@ def load_run(path: Path, where: str, allow: Names[str]) -> tuple[Run | None, lis
         method=visible(str(need(about, "method", about_file))),
         seed=need(about, "seed", about_file),
         where=where,
-        settings=_mapping(about, "settings", about_file),
-        fingerprints=_mapping(about, "fingerprints", about_file),
-        environment=_mapping(about, "environment", about_file),
+        settings=mapping(about, "settings", about_file),
+        fingerprints=mapping(about, "fingerprints", about_file),
+        environment=mapping(about, "environment", about_file),
         metrics=metrics,
         timing=_numbers(path / "timing.jsonl", ("step", "phase", "seconds"), TIMING_COLUMNS),
         evaluations=evaluations,
     )
     return run, missing
-
-
-def _mapping(about: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
-    value = about.get(key, {})
-    if not isinstance(value, Mapping):
-        raise InputError(f"{key!r} is not an object", str(path))
-    return value
 
 
 def _load_evaluations(
@@ -219,55 +215,6 @@ def _load_starts(
     return found, left_out
 
 
-def load_evaluation(folder: Path, where: str, allow: Names[str] = ()) -> Evaluation:
-    """One scored evaluation folder; `where` is what to call it.
-
-    Raises InputError when a file is broken, the two files don't belong together, or a score row
-    carries another identity than results.json (fields in `allow` apart).
-    """
-    results_file, scores_file = folder / "results.json", folder / "scores.jsonl"
-    results = read_json(results_file)
-    _check_schema(results, results_file)
-    metrics = need(results, "metrics", results_file)
-    marks = score_marks(
-        str(need(results, "task", results_file)), _mapping(results, "fingerprints", results_file)
-    )
-    try:
-        matrix = correctness(checked(read_jsonl(scores_file), scores_file, marks, MIXED, allow))
-        stated = float(metrics["avg@k"]["value"])
-    except ValueError as error:
-        raise InputError(str(error), str(scores_file), "score again") from error
-    except (KeyError, TypeError) as error:
-        raise InputError(f"a row or metric lacks {error}", str(folder), "score again") from error
-    for key in METRICS:
-        need(metrics, key, results_file)
-    if not math.isclose(stated, float(avg_at_k(matrix.values).mean()), abs_tol=1e-9):
-        raise InputError(
-            "results.json does not belong to scores.jsonl (other avg@k)", str(folder), "score again"
-        )
-    return Evaluation(
-        visible(str(need(results, "task", results_file))),
-        where,
-        matrix,
-        metrics,
-        _mapping(results, "fingerprints", results_file),
-        _mapping(results, "settings", results_file),
-        folder,
-    )
-
-
-def unpaired(folder: Path) -> str | None:
-    """Why the results in a folder can't be set against others problem by problem; None if so."""
-    results = read_json(folder / "results.json")
-    if results.get("kind") == "probe":
-        return "this is a contamination probe, not an evaluation"
-    if is_stated(results, folder):
-        return WHY
-    if results.get("engine") == "lm-eval" and not (folder / "scores.jsonl").is_file():
-        return "lm-eval ran this task, and none of its metrics is right or wrong for each problem"
-    return None
-
-
 METRIC_COLUMNS = ("reward", "weight_mean", "weight_max", "weight_ess", "frac_no_probe",
                   "frac_zero_std")  # fmt: skip
 TIMING_COLUMNS = ("seconds", "tokens", "peak_memory_mb")
@@ -290,22 +237,6 @@ def _numbers(path: Path, required: tuple[str, ...], columns: tuple[str, ...]) ->
                 raise InputError(f"{name!r} holds what is no number", str(path))
             frame[name] = pd.Series(values, dtype=float)
     return frame
-
-
-def need(row: Mapping[str, Any], key: str, path: Path) -> Any:
-    """A field that must be there; InputError names it and the file otherwise."""
-    if key not in row:
-        raise InputError(f"lacks the field {key!r}", str(path))
-    return row[key]
-
-
-def _check_schema(about: Mapping[str, Any], path: Path) -> None:
-    if about.get("schema") != SCHEMA:
-        raise InputError(
-            f"schema {about.get('schema')!r}, but this version reads {SCHEMA}",
-            str(path),
-            "make it again, or use the version of oar-bench that wrote it",
-        )
 
 
 def _refuse_twins(runs: list[Run], folder: Path) -> None:

@@ -22,7 +22,7 @@ from oar_bench.evaluation.statistics import Floats, Interval, holm, paired, verd
 from oar_bench.reporting.common import on_common_problems
 from oar_bench.reporting.comparison import Pair, judge, mean_of, over_seeds
 from oar_bench.reporting.contestants import NO_SEED, Contestant, load_contestant, names_of
-from oar_bench.reporting.frames import Evaluation
+from oar_bench.reporting.evaluations import Evaluation
 from oar_bench.reporting.likeness import (
     OF_ROWS,
     PROBLEMS,

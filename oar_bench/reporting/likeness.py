@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from oar_bench.errors import InputError, nearest
-from oar_bench.reporting.frames import Collection, Evaluation, Run
+from oar_bench.reporting.evaluations import Evaluation
+from oar_bench.reporting.frames import Collection, Run
 
 MAY_DIFFER = ("method", "seed")
 OF_ROWS = ("grader", "model", "fingerprint", "task")

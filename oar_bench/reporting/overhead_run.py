@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,16 +20,17 @@ from oar_bench.identity import environment, fingerprint, fingerprint_checkpoint
 from oar_bench.overhead.bench import measure
 from oar_bench.overhead.flops import Work, step_flops
 from oar_bench.overhead.phases import peak_source
-from oar_bench.records import SCHEMA, owned, refuse_foreign, write_json, write_text
+from oar_bench.records import SCHEMA, JsonlWriter, owned, refuse_foreign, write_json, write_text
 from oar_bench.reporting import overhead_text as text
 from oar_bench.reporting import tables
+from oar_bench.reporting.kept import kept_row, kept_rows
 from oar_bench.reporting.overhead import claims, growth, summarize
 from oar_bench.tasks.problems import ANSWER_TYPE
 from oar_bench.training.fixed import FixedSteps, still
 from oar_bench.training.model import tiny_model, word_tokenizer
 from oar_bench.training.trainer import Trainer
 
-RESULT = "overhead.json"
+RESULT, ROWS = "overhead.json", "overhead.jsonl"
 
 
 @dataclass(frozen=True)
@@ -82,23 +84,41 @@ def _checkpoint(asked: Asked, recipe: Recipe) -> Iterator[Path]:
 def run(asked: Asked, out: Path, command: str, console: Progress) -> dict[str, Any]:
     """Measure and write overhead.json, .md, .csv and .svg into `out`; the content of the first.
 
+    Every repeat is appended to overhead.jsonl once it is done. Called again with the same things
+    asked, those that are there aren't measured again; `repeats` may grow and `margin` change.
+
     Raises:
-        InputError: no such model or recipe, lengths beyond its context, a foreign folder.
+        InputError: no such model or recipe, lengths beyond its context, a foreign folder, or one
+            that holds another measurement.
     """
     if len(set(asked.lengths)) < len(asked.lengths):
         raise InputError("a length is given twice", "--lengths")
-    refuse_foreign(out, RESULT)
+    if not math.isfinite(asked.margin):
+        raise InputError(f"{asked.margin} is no margin", "--margin", "use a number such as 0.1")
+    refuse_foreign(out, ROWS)
     recipe = asked.settings()
     with _checkpoint(asked, recipe) as folder, owned(out):
         cuda = torch.cuda.is_available()
+        made_by = _made_by(asked, recipe, folder)
+        kept = {row["repeat"]: row for row in kept_rows(out / ROWS, made_by, FIELDS)}
+        kept = {repeat: row for repeat, row in kept.items() if repeat <= asked.repeats}
         trainer = Trainer(recipe, asked.methods[0], 0, folder, "cuda" if cuda else "cpu")
         steps = len(asked.lengths) * len(asked.methods) * (asked.repeats + 1)
-        with Grader(answer_type=ANSWER_TYPE) as grader:
+        with Grader(answer_type=ANSWER_TYPE) as grader, JsonlWriter(out / ROWS) as writer:
             fixed = FixedSteps(
                 trainer, grader, asked.prompt_tokens, asked.answer_tokens, asked.lengths
             )
+
+            def keep(repeat: int, phases: list[dict[str, Any]]) -> None:
+                told = {"repeat": repeat, "replaced": fixed.replaced[repeat], "phases": phases}
+                writer.write([kept_row(made_by, **told)])
+                kept[repeat] = told
+
             with console.stage("overhead", steps) as tick:
-                rows = measure(fixed, asked.methods, asked.lengths, asked.repeats, tick)
+                rows = measure(
+                    fixed, asked.methods, asked.lengths, asked.repeats, tick,
+                    known={repeat: row["phases"] for repeat, row in kept.items()}, keep=keep,
+                )  # fmt: skip
         work = Work.of_model(trainer.model)
         fused = trainer.model.config._attn_implementation != "eager"
         responses = asked.prompts * asked.group_size
@@ -120,16 +140,35 @@ def run(asked: Asked, out: Path, command: str, console: Progress) -> dict[str, A
                 "recipe": recipe.name,
             },
             "recipe": recipe.settings(),
-            "replaced_reasoning": fixed.replaced,
+            "replaced_reasoning": sum(row["replaced"] for row in kept.values()),
             "peak_memory": peak_source(),
-            "device": torch.cuda.get_device_name() if cuda else environment()["cpu"],
+            "device": made_by["device"],
             "fingerprints": {
-                "model": fingerprint_checkpoint(folder), "recipe": fingerprint(recipe.settings()),
+                "model": made_by["model"], "recipe": made_by["recipe"],
                 "asked": fingerprint({**given, "model": None}),
             },
             "environment": environment(),
         }  # fmt: skip
     return write(about, rows, formulas, asked.margin, out)
+
+
+FIELDS = ("repeat", "replaced", "phases")
+
+
+def _made_by(asked: Asked, recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """What the numbers of a repeat depend on, in the order in which a difference is told."""
+    where = environment()
+    packages = where["packages"]
+    return {
+        "model": fingerprint_checkpoint(folder),
+        "methods": asked.methods, "lengths": asked.lengths, "prompt_tokens": asked.prompt_tokens,
+        "answer_tokens": asked.answer_tokens, "prompts": asked.prompts,
+        "group_size": asked.group_size, "dtype": recipe.model.dtype,
+        "threads": recipe.model.threads, "memory_mib": recipe.credit.memory_mib,
+        "recipe": fingerprint(recipe.settings()),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else where["cpu"],
+        **{name: packages.get(name) for name in ("oar-bench", "torch", "transformers")},
+    }  # fmt: skip
 
 
 def write(

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from oar_bench.reporting import text, wording
+from oar_bench.reporting.drilldown import form_words
 from oar_bench.reporting.example import Example, lay_out
 from oar_bench.reporting.figures import DARK
 from oar_bench.reporting.svg import Styles, inline
@@ -93,7 +94,7 @@ def _environment(language: str) -> Environment:
         *(thousands, small, wording.settle_words, wording.verdict_word, wording.detectable_words),
     )
     environment.filters.update({function.__name__: function for function in own})
-    environment.filters.update(fenced=_fenced, token=_token, code=_code)
+    environment.filters.update(fenced=_fenced, token=_token, code=_code, found=form_words)
     return environment
 
 
@@ -129,21 +130,31 @@ def html_page(view: Mapping[str, Any], figures: Mapping[str, str]) -> str:
         for name, svg in figures.items()
         if name != "example"
     }
-    sheet = files("oar_bench.reporting") / "templates" / "report.css"
-    css = f"{sheet.read_text(encoding='utf-8')}{_dark()}\n{styles.css()}"
-    return document("report.html.j2", {**view, "figures": _every(view, inlined)}, css)
+    css = f"{shipped_text('report.css')}{_dark()}\n{styles.css()}"
+    view = {**view, "figures": _every(view, inlined)}
+    return document("report.html.j2", view, css, shipped_text("report.js"))
 
 
-def document(template: str, view: Mapping[str, Any], css: str) -> str:
-    """A page from its template, which gets `css` and `policy` besides the view.
+def shipped_text(name: str) -> str:
+    """A style sheet or script of the templates."""
+    return (files("oar_bench.reporting") / "templates" / name).read_text(encoding="utf-8")
 
-    The policy allows the one style sheet, named by its hash, and nothing else.
+
+def document(template: str, view: Mapping[str, Any], css: str, script: str = "") -> str:
+    """A page from its template, which gets `css`, `script` and `policy` besides the view.
+
+    The policy allows the one style sheet and the one script, named by their hashes, nothing else.
     """
-    sheet = f"\n{css}\n"
-    digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    sheet, code = f"\n{css}\n", f"\n{script}\n" if script else ""
+    allowed = [f"style-src {_hashed(sheet)}", *([f"script-src {_hashed(code)}"] if code else [])]
+    policy = "; ".join(["default-src 'none'", *allowed, "base-uri 'none'", "form-action 'none'"])
     found = _environment("html").get_template(template)
-    return found.render({**view, "css": Markup(sheet), "policy": policy}).lstrip()
+    given = {**view, "css": Markup(sheet), "script": Markup(code), "policy": policy}
+    return found.render(given).lstrip()
+
+
+def _hashed(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _dark() -> str:

@@ -2,78 +2,40 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection as Names
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from oar_bench.evaluation.summary import STATUSES
-from oar_bench.records import write_text
-from oar_bench.reporting import claims_run, claims_text, curves, figures, render, tables
-from oar_bench.reporting.budgets import Budget, budgets
-from oar_bench.reporting.comparison import Row, TaskTable, compare
-from oar_bench.reporting.costs import PHASES, Cost, overhead, rewards_of, weights
-from oar_bench.reporting.example import Example, example_of
-from oar_bench.reporting.frames import REFERENCE, START, Collection
-from oar_bench.reporting.history import command_lines
-from oar_bench.reporting.likeness import flatten, shared_settings
+from oar_bench.records import write_bytes, write_text
+from oar_bench.reporting import (
+    claims_run,
+    claims_text,
+    curves,
+    figures,
+    latex_tables,
+    render,
+    tables,
+)
+from oar_bench.reporting.budgets import budgets
+from oar_bench.reporting.comparison import compare
+from oar_bench.reporting.costs import overhead, rewards_of, weights
+from oar_bench.reporting.drilldown import MOST_SHOWN, drill
+from oar_bench.reporting.example import example_of
+from oar_bench.reporting.frames import START, Collection
 from oar_bench.reporting.reported import load_reported, reported_beside
-from oar_bench.reporting.text import counted, listed
-from oar_bench.reporting.wording import verdict_words
-
-COMPARISON_NOTES = (
-    "Intervals are 95 %. With several seeds, seeds and problems are both taken as drawn at random "
-    "(crossed random effects): the wider of Satterthwaite's interval and the t interval over "
-    "seeds. p values are two-sided and adjusted by Holm over every pair of this report, except "
-    "the start's, which is a landmark. Intervals are for each pair alone, verdicts follow the "
-    "adjusted p: an interval may leave out zero and its pair still not be separable.",
-    "“Not separable” is not “equal”. “Detectable” is the smallest true difference that this "
-    "design finds with 80 % power. “Seeds to settle” is how many paired seeds would find a true "
-    "difference of the observed size, or of 2 points, with 80 % power, on these problems.",
-    "Run-to-run SD is how far the score of one sample a problem moves when it is sampled again "
-    "(the mean over k samples moves √k times less); it holds neither the choice of "
-    "problems nor the training seed.",
-)
-BUDGET_NOTE = (
-    "The share of samples that is right within the cap, %: a longer response counts as truncated "
-    "and so as not right. From the saved rows, no model asked: exact for a model that is not told "
-    "its cap, but for an answer that stood complete before it. The last cap is the real one."
-)
-SAMPLES_NOTE = (
-    "pass@k is the chance that any of k samples is right, maj@k that the most frequent answer of k "
-    "is (ties shared); both unbiased over all choices of k among the samples, mean over seeds."
-)
-REPORTED_NOTE = (
-    "Others' numbers are as they were reported, under their own protocols; no test here uses them, "
-    "and a difference between a line of theirs and one of ours is no finding."
-)
-OVERHEAD_NOTES = (
-    "Medians over steps, mean over seeds. The first step of every run is left out as warm-up. A "
-    "whole step is the sum of its phases without writing checkpoints, so the phases' medians need "
-    "not add up to it.",
-)
-WEIGHT_NOTE = (
-    "The advantage mass is kept when the mean weight is 1 at every step (no drift). The effective "
-    "share is (sum w)² / (T sum w²): 100 % when all tokens weigh the same."
-)
-LABELS = {
-    "scores": "Scores by method with 95 % intervals",
-    "differences": "Paired differences to GRPO with 95 % intervals",
-    "samples": "pass@k and maj@k by number of samples for every method",
-    "budget": "Scores under smaller token caps for every method",
-    "learning": "Training reward by step for every method",
-    "overhead": "Seconds of a training step by phase for every method",
-    "weights": "Effective share of tokens by step for every method",
-}
+from oar_bench.reporting.slices import as_frame, problems_of, slices
+from oar_bench.reporting.view import Findings, phases_of, view_of
 
 
 @dataclass(frozen=True)
 class ReportPaths:
-    """Where a report was written; `tables` and `figures` are the files in those folders."""
+    """Where a report was written; `tables` and `figures` are the files in those folders.
+
+    `figures` are the SVG documents; each that has an image has it beside it as PNG.
+    """
 
     markdown: Path
     html: Path
@@ -95,29 +57,21 @@ def write_report(
     nothing is written.
     """
     judged = claims_run.judge_runs(runs, allow, evidence)
-    collection, allowed = judged.collection, judged.allowed
-    compared, costs = compare(collection), overhead(collection)
-    example = example_of(collection.example)
-    rewards = rewards_of(collection)
-    capped = budgets(collection)
-    drawn = _figures(collection, compared, capped, costs, rewards, example)
-    view = _view(collection, compared, capped, costs, rewards, example, allowed)
-    view |= {
+    found = _findings(judged.collection)
+    drawn = _figures(found)
+    view = {
+        **view_of(found, judged.allowed),
         **claims_run.view(judged.verdicts),
-        "reported": reported_beside(collection, compared, load_reported()),
-        "reported_note": REPORTED_NOTE,
+        "reported": reported_beside(found.collection, found.compared, load_reported()),
     }
-    sheets = {
-        "comparison": tables.comparison(compared),
-        "pairs": tables.pairs(compared),
-        "overhead": tables.overhead(costs),
-        "budget": tables.budget(capped),
-        "weights": tables.weights(view["weights"]),
-        "curves": rewards,
-        "claims": claims_text.as_frame(judged.verdicts),
+    documents = {
+        out / "tables" / name: content
+        for name, content in {
+            **_sheets(found),
+            "claims.csv": tables.csv(claims_text.as_frame(judged.verdicts)),
+            "claims.tex": claims_text.as_latex(judged.verdicts),
+        }.items()
     }
-    documents = {out / "tables" / f"{k}.csv": tables.csv(v) for k, v in sheets.items() if len(v)}
-    documents[out / "tables" / "claims.tex"] = claims_text.as_latex(judged.verdicts)
     pictures = {out / "figures" / f"{name}.svg": svg for name, svg in drawn.items()}
     pages = {
         out / "report.md": render.markdown_page(view, drawn),
@@ -125,158 +79,73 @@ def write_report(
     }
     for path, content in {**documents, **pictures, **pages}.items():
         write_text(path, content)
+    for path, picture in pictures.items():
+        if isinstance(picture, figures.Drawing):
+            write_bytes(path.with_suffix(".png"), picture.png())
     return ReportPaths(out / "report.md", out / "index.html", tuple(documents), tuple(pictures))
 
 
-def _figures(
-    collection: Collection,
-    compared: list[TaskTable],
-    capped: list[Budget],
-    costs: list[Cost],
-    rewards: pd.DataFrame,
-    example: Example | None,
-) -> dict[str, str]:
-    methods = collection.methods
-    drawn = {"scores": figures.scores(compared, methods)}
-    if any(row.pair for table in compared for row in table.rows if row.method != START):
-        drawn["differences"] = figures.differences(compared, methods)
-    if several := [table for table in compared if table.k > 1]:
-        drawn["samples"] = curves.samples(several, methods)
-    if capped:
-        drawn["budget"] = curves.budget(capped, methods)
-    if len(rewards):
-        drawn["learning"] = figures.learning(rewards, methods)
-    if costs:
-        drawn["overhead"] = figures.overhead(costs)
-    if any("weight_ess" in run.metrics and len(run.metrics) for run in collection.runs):
-        drawn["weights"] = figures.weights(collection)
-    if example:
-        drawn["example"] = render.example_figure(example)
-    return drawn
-
-
-def _view(
-    collection: Collection,
-    compared: list[TaskTable],
-    capped: list[Budget],
-    costs: list[Cost],
-    rewards: pd.DataFrame,
-    example: Example | None,
-    allowed: list[str],
-) -> dict[str, Any]:
-    """Everything that the templates show."""
-    recipe = collection.reproduce.get("recipe") or collection.runs[0].settings.get("name")
-    phases = {name for cost in costs for name in cost.phases}
-    return {
-        "title": f"oar-bench report: {recipe}" if recipe else "oar-bench report",
-        "subtitle": _subtitle(collection, compared),
-        "verdict": verdict_words(compared, costs, collection.reproduce),
-        "left_out": collection.left_out,
-        "allowed": allowed,
-        "reference": REFERENCE,
-        "tables": compared,
-        "ks": {t.task: sorted({k for row in t.rows for k in row.passes}) for t in compared},
-        "voted": {t.task: _voted(t) for t in compared},
-        "budgets": {budget.task: budget for budget in capped},
-        "budget_note": BUDGET_NOTE,
-        "samples_note": SAMPLES_NOTE,
-        "statuses": {t.task: _statuses(t.rows) for t in compared},
-        "comparison_notes": COMPARISON_NOTES,
-        "ends": _ends(compared, rewards, collection.methods),
-        "costs": costs,
-        "phases": [*[p for p in PHASES if p in phases], *sorted(phases.difference(PHASES))],
-        "overhead_notes": [*OVERHEAD_NOTES, *_ratio_note(costs)],
-        "weights": weights(collection),
-        "weight_note": WEIGHT_NOTE,
-        "example": example,
-        "example_note": _example_note(example),
-        "fingerprints": _fingerprints(collection),
-        "environment": _environment(collection),
-        "settings": list(shared_settings(collection.runs[0].settings).items()),
-        "commands": _commands(collection),
-        "labels": LABELS,
-    }
-
-
-def _subtitle(collection: Collection, compared: list[TaskTable]) -> str:
-    tasks = [f"{t.task} ({counted(t.problems, 'problem')} × {counted(t.k, 'sample')})"
-             for t in compared]  # fmt: skip
-    runs = counted(len(collection.runs), "finished run")
-    return f"{runs} of {counted(len(collection.methods), 'method')} on {listed(tasks)}"
-
-
-def _voted(table: TaskTable) -> list[int]:
-    """The k at which some method has maj@k."""
-    return sorted({k for row in table.rows for k, v in row.majorities.items() if not math.isnan(v)})
-
-
-def _statuses(rows: list[Row]) -> list[str]:
-    found = {status for row in rows for status in row.statuses}
-    return [*[s for s in STATUSES if s in found], *sorted(found.difference(STATUSES))]
-
-
-@dataclass(frozen=True)
-class Ends:
-    """A method before and after: (start, end) of each task; training reward first and last."""
-
-    method: str
-    scores: list[tuple[float, float]]
-    first: float
-    last: float
-
-
-def _ends(compared: list[TaskTable], rewards: pd.DataFrame, methods: list[str]) -> list[Ends]:
-    found = []
-    for method in methods:
-        of = (
-            rewards[rewards["method"] == method]["mean"] if len(rewards) else pd.Series(dtype=float)
-        )
-        scores = [(_score(t.row(START)), _score(t.row(method))) for t in compared]
-        first, last = (float(of.iloc[0]), float(of.iloc[-1])) if len(of) else (math.nan, math.nan)
-        found.append(Ends(method, scores, first, last))
-    return found
-
-
-def _score(row: Row | None) -> float:
-    return row.mean.value if row else math.nan
-
-
-def _ratio_note(costs: list[Cost]) -> list[str]:
-    methods = {c.ratio.method for c in costs if c.ratio and c.method != REFERENCE}
-    return [f"The ratio's interval: {listed(sorted(methods))}."] if methods else []
-
-
-def _example_note(example: Example | None) -> str:
-    if example is None:
-        return ""
-    return (
-        f"A response of the model “{example.model}”, its tokens shaded by weight on one "
-        f"scale for all methods; the gold answer is {example.gold}. The prompt:"
+def _findings(collection: Collection) -> Findings:
+    """Everything that is computed before anything is written."""
+    tasks = collection.tasks
+    rows = {task: problems_of(collection.evaluations_of(task)) for task in tasks}
+    most = max(3, MOST_SHOWN // len(tasks))
+    return Findings(
+        collection,
+        compare(collection),
+        budgets(collection),
+        overhead(collection),
+        rewards_of(collection),
+        weights(collection),
+        example_of(collection.example),
+        [slices(collection, task, rows[task]) for task in tasks],
+        [drill(collection, task, rows[task], most) for task in tasks],
     )
 
 
-def _fingerprints(collection: Collection) -> list[tuple[str, str]]:
-    first = collection.runs[0]
-    found = [(key, value) for key, value in first.fingerprints.items() if key != "recipe"]
-    for task in collection.tasks:
-        evaluation = next(r.evaluations[task] for r in collection.runs if task in r.evaluations)
-        found += [(f"{task}: {key}", value) for key, value in evaluation.fingerprints.items()
-                  if key != "model"]  # fmt: skip
-    return found
+def _sheets(found: Findings) -> dict[str, str]:
+    """The tables by file name: every number as CSV, those for a paper as LaTeX too."""
+    frames = {
+        "comparison": tables.comparison(found.compared),
+        "pairs": tables.pairs(found.compared),
+        "overhead": tables.overhead(found.costs),
+        "budget": tables.budget(found.capped),
+        "weights": tables.weights(found.weights),
+        "curves": found.rewards,
+        "slices": as_frame(found.slices),
+        "problems": pd.concat([of.every for of in found.problems]),
+    }
+    papers = {
+        "comparison": latex_tables.comparison(found.compared),
+        "pairs": latex_tables.pairs(found.compared),
+        "overhead": latex_tables.overhead(found.costs, phases_of(found.costs)),
+        "budget": latex_tables.budget(found.capped),
+        "weights": latex_tables.weights(found.weights),
+        "slices": latex_tables.slices(found.slices),
+    }
+    kept = {name: frame for name, frame in frames.items() if len(frame)}
+    return {
+        **{f"{name}.csv": tables.csv(frame) for name, frame in kept.items()},
+        **{f"{name}.tex": paper for name, paper in papers.items() if name in kept},
+    }
 
 
-def _environment(collection: Collection) -> list[tuple[str, str]]:
-    """One line a fact; where runs differ, every value that occurs."""
-    values: dict[str, list[str]] = {}
-    for run in collection.runs:
-        for key, value in flatten(run.environment).items():
-            shown = value.strip('"')
-            if shown not in values.setdefault(key, []):
-                values[key].append(shown)
-    return [(key, listed(sorted(of))) for key, of in values.items()]
-
-
-def _commands(collection: Collection) -> str:
-    made = command_lines(collection.reproduce)
-    lines = made or ["# train and evaluate the runs of the settings above"]
-    return "\n".join([*lines, "oar-bench report RUNS --out REPORT"])
+def _figures(found: Findings) -> dict[str, str]:
+    """The figures by name; those without data are left out."""
+    collection, methods = found.collection, found.collection.methods
+    drawn: dict[str, str] = {"scores": figures.scores(found.compared, methods)}
+    if any(row.pair for table in found.compared for row in table.rows if row.method != START):
+        drawn["differences"] = figures.differences(found.compared, methods)
+    if several := [table for table in found.compared if table.k > 1]:
+        drawn["samples"] = curves.samples(several, methods)
+    if found.capped:
+        drawn["budget"] = curves.budget(found.capped, methods)
+    if len(found.rewards):
+        drawn["learning"] = figures.learning(found.rewards, methods)
+    if found.costs:
+        drawn["overhead"] = figures.overhead(found.costs)
+    if any("weight_ess" in run.metrics and len(run.metrics) for run in collection.runs):
+        drawn["weights"] = figures.weights(collection)
+    if found.example:
+        drawn["example"] = render.example_figure(found.example)
+    return drawn

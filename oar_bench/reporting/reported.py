@@ -15,7 +15,8 @@ from pydantic import Field, model_validator
 
 from oar_bench.config import Section, read_mapping, validated
 from oar_bench.reporting.comparison import Row, TaskTable
-from oar_bench.reporting.frames import Collection, Evaluation
+from oar_bench.reporting.evaluations import Evaluation
+from oar_bench.reporting.frames import Collection
 from oar_bench.reporting.text import bracket, number, percent
 from oar_bench.resources import shipped
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 from oar_bench.records import write_text
@@ -57,9 +56,15 @@ def write_suite(out: Path, names: Sequence[str], title: str, command: str) -> tu
         "note": NOTE,
         "commands": command,
     }
-    sheet = files("oar_bench.reporting") / "templates" / "report.css"
-    css = sheet.read_text(encoding="utf-8")
     paths = out / "report.md", out / "index.html"
     write_text(paths[0], render.page("suite.md.j2", view))
-    write_text(paths[1], render.document("suite.html.j2", view, css))
+    write_text(
+        paths[1],
+        render.document(
+            "suite.html.j2",
+            view,
+            render.shipped_text("report.css"),
+            render.shipped_text("report.js"),
+        ),
+    )
     return paths

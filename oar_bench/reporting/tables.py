@@ -15,7 +15,7 @@ from oar_bench.reporting.text import visible
 
 def csv(frame: pd.DataFrame) -> str:
     """A frame as CSV text; words are made visible, and never begin a spreadsheet formula."""
-    return str(frame.map(_cell).to_csv(index=False, lineterminator="\n"))
+    return str(frame.map(_cell).rename(columns=_cell).to_csv(index=False, lineterminator="\n"))
 
 
 def _cell(value: Any) -> Any:

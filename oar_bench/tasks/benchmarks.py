@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from oar_bench.answers.exact import plain_number
 from oar_bench.errors import InputError
 from oar_bench.records import read_json, read_jsonl
+from oar_bench.tasks.labels import LABELS, labels_of
 
 if TYPE_CHECKING:
     import datasets
@@ -78,6 +79,7 @@ def benchmark(
             "solution": str(row.get("solution") or ""),
             "answer_type": answer_type,
             "extract": extract,
+            **{name: labels_of(row).get(name, "") for name in LABELS},
             "tolerance": row_tolerance(row["answer"], row.get("tolerance"), relative_tolerance),
         }
         for row in found
@@ -212,6 +214,7 @@ def hub_rows(benchmark: str, hub: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "problem": row[hub.get("problem", "problem")],
                 "answer": gold_of(row, hub.get("answer", "answer")),
                 "tolerance": row.get(hub.get("tolerance", "tolerance")) or None,
+                **labels_of(row),
             }
         except KeyError as error:
             raise InputError(f"there is no field {error}", place, MEND) from error

@@ -7,7 +7,7 @@ cannot differ between the two.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict, cast, get_args
 
@@ -27,6 +27,7 @@ from oar_bench.tasks.catalog import (
     stock_manager,
     task_names,
 )
+from oar_bench.tasks.labels import labels_of
 
 __all__ = ["GradingSettings", "LoadedTask", "Prompting", "Question", "check_task",
            "grading_settings", "load_task", "task_names"]  # fmt: skip
@@ -81,6 +82,8 @@ class Question:
     """The bare problem, without instruction, examples or template."""
     solution: str = ""
     """A worked solution as it would follow the prompt, where the data have one."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What the data say of its kind (tasks/labels.py), by which reports are sliced."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,7 @@ def load_task(
                 None if stock else document.get("tolerance"),
                 str(document.get("problem") or document.get("question") or ""),
                 "" if stock else _solution(task, document, prompt),
+                labels_of(document),
             )
         )  # fmt: skip
     generation = dict(task.config.generation_kwargs or {})

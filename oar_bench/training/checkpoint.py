@@ -96,21 +96,28 @@ def _sealed(path: Path) -> dict[str, Any]:
 
 def is_whole(folder: Path) -> bool:
     """Whether a checkpoint's files are all there with the content that was written."""
+    return damage(folder) is None
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint's files, in words; None when nothing is."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text())["files"]
         files = [
             (str(name), sealed["bytes"], sealed["sha256"]) for name, sealed in manifest.items()
         ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return False
+        return f"its {MANIFEST} is missing or damaged"
     for name, size, digest in files:
         path = folder / name
-        if not path.is_file() or path.stat().st_size != size:
-            return False
+        if not path.is_file():
+            return f"{name} is missing"
+        if path.stat().st_size != size:
+            return f"{name} has {path.stat().st_size} bytes of {size}"
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                return False
-    return True
+                return f"{name} has another content than was written"
+    return None
 
 
 def steps_of(folder: Path) -> list[Path]:

@@ -12,6 +12,7 @@ whatever was measured before, a repeat's methods see equal responses.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
@@ -21,7 +22,7 @@ from transformers import PreTrainedTokenizerBase
 from oar_bench.answers import Grader
 from oar_bench.config import Recipe
 from oar_bench.engines.base import Sampling
-from oar_bench.engines.hf import Sampled, check_context, sample
+from oar_bench.engines.hf import Sampled, check_context, context_limit, sample
 from oar_bench.engines.tokens import encode, response_text
 from oar_bench.errors import InputError
 from oar_bench.keyed import derive
@@ -87,13 +88,19 @@ class FixedSteps:
         """
         self.trainer, self.grader, self.prompt_tokens = trainer, grader, prompt_tokens
         self.tail = _Tail.of(trainer.tokenizer, answer_tokens)
-        self.replaced = 0
-        """Responses whose sampled reasoning held an answer mark too: it was overwritten."""
+        self.replaced: Counter[int] = Counter()
+        """By repeat, responses whose sampled reasoning held an answer mark too: overwritten."""
         shortest = len(self.tail.mark) + answer_tokens + 1
         if min(lengths) < shortest:
             raise InputError(
                 f"a response of {min(lengths)} tokens has no room for reasoning and an answer of "
                 f"{answer_tokens}", "--lengths", f"use at least {shortest}",
+            )  # fmt: skip
+        context = context_limit(trainer.model)
+        if context is not None and prompt_tokens > context - shortest:
+            raise InputError(
+                f"prompts of {prompt_tokens} tokens leave no room for a response in the model's "
+                f"context of {context}", "--prompt-tokens", f"use at most {context - shortest}",
             )  # fmt: skip
         for length in lengths:
             self._sampling(length)
@@ -133,7 +140,7 @@ class FixedSteps:
             rollout = gather(trainer.tokenizer, problems, keys, drawn, trainer.model.device)
             row["tokens"] = rollout.response_tokens
         trainer.method = method
-        answering = self._answering(rollout, length)
+        answering = self._answering(rollout, length, repeat)
         grades = trainer.grade(answering, self.grader, timer)
         metrics = trainer.learn(repeat + 1, answering, grades, timer).metrics
         if metrics["frac_zero_std"] or metrics["frac_no_probe"]:
@@ -151,7 +158,7 @@ class FixedSteps:
         )
         return [replace(problem, answer=gold) for problem in found]
 
-    def _answering(self, rollout: Rollout, length: int) -> Rollout:
+    def _answering(self, rollout: Rollout, length: int, repeat: int) -> Rollout:
         """The rollout with its responses' last tokens replaced by a stated answer."""
         tail, layout = self.tail, self.layout(length)
         answers = [
@@ -163,7 +170,7 @@ class FixedSteps:
         made = self._with(rollout, reasoning, answers)
         bad = self._misplaced(made, layout)
         if bad:
-            self.replaced += len(bad)
+            self.replaced[repeat] += len(bad)
             made = self._with(
                 rollout, [plain if i in bad else ids for i, ids in enumerate(reasoning)], answers
             )

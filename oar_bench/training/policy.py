@@ -23,6 +23,7 @@ from transformers import PreTrainedModel
 
 from oar_bench.config import LoraSettings, Recipe
 from oar_bench.engines.hf import load_model, pad_id
+from oar_bench.engines.weights import merged
 from oar_bench.errors import InputError
 from oar_bench.training.checkpoint import (
     fill_optimizer,
@@ -223,8 +224,7 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings) -> None:
 def merged_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
     """A model's weights by the names of its plain form, adapters added in.
 
-    Without adapters it is the state dict. Adapters are added in float32 and the sum is rounded to
-    the weight's own precision.
+    Without adapters it is the state dict. See `oar_bench.engines.weights.merged`.
     """
     layers = {n: m for n, m in model.named_modules() if hasattr(m, "get_delta_weight")}
     found: dict[str, torch.Tensor] = {}
@@ -234,7 +234,6 @@ def merged_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
         layer, _, rest = key.partition(".base_layer.")
         plain = f"{layer}.{rest}" if rest else key
         if rest == "weight" and layer in layers:
-            delta = layers[layer].get_delta_weight(ADAPTER)
-            value = (value.float() + delta.float()).to(value.dtype)
+            value = merged(value, layers[layer])
         found[plain] = value
     return found

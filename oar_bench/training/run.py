@@ -21,18 +21,26 @@ from typing import Any, Self
 
 from oar_bench.answers import Grader
 from oar_bench.config import Recipe
+from oar_bench.console import say
 from oar_bench.errors import InputError
 from oar_bench.identity import differing, environment, fingerprint, fingerprint_files
 from oar_bench.records import (
     SCHEMA,
     JsonlWriter,
-    keep_rows,
     prints_of,
     read_json,
+    read_placed,
     refuse_foreign,
+    repair_tail,
     write_json,
 )
-from oar_bench.training.checkpoint import is_whole, latest_checkpoint, steps_of, tidy
+from oar_bench.training.checkpoint import (
+    damage,
+    is_whole,
+    latest_checkpoint,
+    steps_of,
+    tidy,
+)
 from oar_bench.training.processes import ALONE, Processes
 from oar_bench.training.sources import Source, source_of
 
@@ -191,9 +199,49 @@ def open_run(run: RunFolder, wanted: dict[str, Any], steps: int) -> tuple[Path |
     newest = latest_checkpoint(run.checkpoints)
     for broken in steps_of(run.checkpoints):
         if newest is None or broken.name > newest.name:
-            broken.rename(broken.with_name(f".broken-{broken.name}-{os.getpid()}"))
+            aside = broken.with_name(f".broken-{broken.name}-{os.getpid()}")
+            why = damage(broken)
+            broken.rename(aside)
+            say(
+                f"oar-bench: {broken}: {why}; it is set aside as {aside.name}, and the run goes on "
+                f"from {newest.name if newest else 'its start'}"
+            )
     tidy(run.checkpoints)
     step = int(newest.name.removeprefix("step-")) if newest else 0
-    for name in STEP_FILES:
-        keep_rows(run.path / name, lambda row: row.get("step", steps + 1) <= step)
+    found = {name: cut_rows(run.path / name, step) for name in STEP_FILES}
+    lost = [str(number) for number in range(1, step + 1) if number not in found["metrics.jsonl"]]
+    if lost:
+        which = ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if lost[3:] else "")
+        say(f"oar-bench: {run.path / 'metrics.jsonl'}: the rows of step {which} are lost")
     return newest, step
+
+
+def cut_rows(path: Path, step: int) -> set[int]:
+    """Cut a jsonl file off where the rows of steps after `step` begin; the steps that are left.
+
+    Rows stand in the order of their steps. A torn last line goes too; an absent file has no steps.
+
+    Raises:
+        InputError: a row has no step.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "rows.jsonl"
+    >>> _ = file.write_text('{"step": 1}\\n{"step": 2}\\n{"step": 3}\\n{"st')
+    >>> cut_rows(file, 2), file.read_text()
+    ({1, 2}, '{"step": 1}\\n{"step": 2}\\n')
+    """
+    steps: set[int] = set()
+    for place, row in read_placed(path):
+        number = row.get("step")
+        if type(number) is not int:
+            raise InputError(
+                f"the row at byte {place} has no step", str(path), "mend or remove that line"
+            )
+        if number > step:
+            with path.open("rb+") as file:
+                file.truncate(place)
+                os.fsync(file.fileno())
+            break
+        steps.add(number)
+    repair_tail(path)
+    return steps

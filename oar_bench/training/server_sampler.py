@@ -111,7 +111,7 @@ class ServerSampler:
         self, prompts: Sequence[list[int]], seeds: Sequence[int], sampling: Sampling
     ) -> Sampled:
         """See `Sampler`."""
-        check_length(max(map(len, prompts)), sampling, self.engine.served.context)
+        check_length(max(map(len, prompts), default=0), sampling, self.engine.served.context)
 
         async def ask(session: Session, i: int) -> tuple[int, tuple[list[int], bool, list[float]]]:
             body = {**self.engine.body(seeds[i], list(prompts[i]), sampling), "logprobs": 0}

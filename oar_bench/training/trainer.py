@@ -31,7 +31,7 @@ from typing import Any
 import torch
 
 from oar_bench.answers import Grade, Grader
-from oar_bench.config import Recipe, TrainSettings, check_method
+from oar_bench.config import Recipe, RolloutSettings, check_method
 from oar_bench.credit.assign import Credit, CreditBatch, assign, weight_metrics
 from oar_bench.credit.files import credit_rows
 from oar_bench.errors import InputError
@@ -42,6 +42,7 @@ from oar_bench.records import owned, read_json, write_json
 from oar_bench.training.advantages import group_advantages
 from oar_bench.training.before import FAILURES, Before, before_update, rollout_metrics
 from oar_bench.training.checkpoint import tidy
+from oar_bench.training.interrupts import stoppable
 from oar_bench.training.policy import Policy
 from oar_bench.training.processes import ALONE, Processes
 from oar_bench.training.replay import Replay
@@ -64,28 +65,13 @@ from oar_bench.training.run import (
 )
 from oar_bench.training.samplers import sampler_of
 from oar_bench.training.sources import Source, source_of
-from oar_bench.training.update import Experience, update
+from oar_bench.training.update import Experience, learning_rate, update
 
 MOST_SKIPPED = 3
 """Steps one after another without a finite loss and gradient after which a run stops."""
 
 Report = Callable[[int, int, dict[str, Any]], None]
 """Called after each step with its number, the number of steps, and the metrics row."""
-
-
-def learning_rate(settings: TrainSettings, step: int) -> float:
-    """The learning rate of a step (1-based): linear warm-up, then the schedule.
-
-    >>> learning_rate(TrainSettings(lr=1.0, warmup_steps=4, steps=8), 2)
-    0.5
-    >>> learning_rate(TrainSettings(lr=1.0, steps=8, lr_schedule="linear"), 8)
-    0.125
-    """
-    if step <= settings.warmup_steps:
-        return settings.lr * step / settings.warmup_steps
-    done = (step - 1 - settings.warmup_steps) / max(1, settings.steps - settings.warmup_steps)
-    shape = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}
-    return settings.lr * shape[settings.lr_schedule]
 
 
 @dataclass(frozen=True)
@@ -329,6 +315,7 @@ def train(
     Raises:
         InputError: unknown method, a folder of another run, prompts beyond the model's context,
             no finite loss in several steps one after another.
+        Interrupted: SIGINT or SIGTERM came; the run can be gone on with.
     """
     check_method(method, "method")
     run, steps = RunFolder(out), recipe.train.steps
@@ -350,7 +337,9 @@ def train(
         newest, done, finished = processes.by_first(begin)
         if finished:
             return run.final(steps)
-        trainer = Trainer(recipe, method, seed, start, processes.device, source, processes)
+        # No engine is started to sample what is there.
+        own = recipe.model_copy(update={"rollout": RolloutSettings()}) if rollouts else recipe
+        trainer = Trainer(own, method, seed, start, processes.device, source, processes)
         stack.callback(trainer.sampler.close)
         if newest is not None:
             trainer.restore(newest)
@@ -360,19 +349,31 @@ def train(
         opening = Replay(first, size, words, last=1) if first is not None and not done else None
         files = stack.enter_context(StepFiles(out, processes.is_first, recipe.credit.save_weights))
         grader = stack.enter_context(Grader(answer_type=source.answer_type, extract=source.extract))
+
+        def leave() -> str:
+            """Keep the last finished step, whose weights are still at hand."""
+            if done and processes.by_first(lambda: not run.final(done).exists()):
+                trainer.save(run.final(done), done)
+                if processes.is_first:
+                    tidy(run.checkpoints)
+            return f"after step {done}" if done else "before step 1 was done"
+
+        stop = stack.enter_context(stoppable(leave, lambda n: max(processes.gather(n))))
         for step in range(done + 1, steps + 1):
-            timer = PhaseTimer(step)
+            timer = PhaseTimer(step, before=stop.check)
             again = opening if opening is not None and opening.has(step) else replay
             left = trainer.step(step, grader, timer, again)
             files.write("rollouts", left.rollouts)
             files.write("credit", left.credit)
             files.write("metrics", [left.metrics])
+            files.write("timing", merged(processes.to_first(timer.rows)))
             if step % recipe.train.save_every == 0 or step == steps:
                 with timer.phase("checkpoint"):
                     trainer.save(run.final(step), step)
                 if processes.is_first:
                     tidy(run.checkpoints)
-            files.write("timing", merged(processes.to_first(timer.rows)))
+                files.write("timing", merged(processes.to_first(timer.rows[-1:])))
+            done = step
             if processes.is_first:
                 report(step, steps, left.metrics)
             if trainer.skipped >= MOST_SKIPPED:

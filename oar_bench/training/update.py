@@ -41,6 +41,21 @@ class Experience:
     are one process's share; None: these are all, group by group"""
 
 
+def learning_rate(settings: TrainSettings, step: int) -> float:
+    """The learning rate of a step (1-based): linear warm-up, then the schedule.
+
+    >>> learning_rate(TrainSettings(lr=1.0, warmup_steps=4, steps=8), 2)
+    0.5
+    >>> learning_rate(TrainSettings(lr=1.0, steps=8, lr_schedule="linear"), 8)
+    0.125
+    """
+    if step <= settings.warmup_steps:
+        return settings.lr * step / settings.warmup_steps
+    done = (step - 1 - settings.warmup_steps) / max(1, settings.steps - settings.warmup_steps)
+    shape = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}
+    return settings.lr * shape[settings.lr_schedule]
+
+
 def passes(
     rows: torch.Tensor, attention_mask: torch.Tensor, settings: TrainSettings
 ) -> list[torch.Tensor]:

@@ -137,6 +137,21 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     assert many < 1.5 * few
 
 
+@pytest.mark.parametrize("content", ["Dear Anna,", '{"id": "a", "row": 1}'])
+def test_a_file_that_is_one_unended_line_is_not_overwritten(tmp_path, content):
+    path, out = write(tmp_path / "x.jsonl", BARE), tmp_path / "letter.txt"
+    out.write_text(content)
+    with pytest.raises(InputError, match="something else stands in it; choose another --out"):
+        score(path, out)
+    assert out.read_text() == content
+    # Ours, killed in its first write, is gone over.
+    whole = score(path, tmp_path / "s.jsonl")
+    for cut in (1, 20, 40):
+        (tmp_path / "t.jsonl").write_text((tmp_path / "s.jsonl").read_text()[:cut])
+        again = score(path, tmp_path / "t.jsonl")
+        assert [row["id"] for row in again] == [row["id"] for row in whole]
+
+
 def test_foreign_files_are_not_overwritten(tmp_path):
     path, out = write(tmp_path / "x.jsonl", BARE), tmp_path / "s.jsonl"
     out.write_text('{"mine": 1}\n')

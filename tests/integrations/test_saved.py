@@ -14,7 +14,8 @@ from oar_bench.credit.assign import assign
 from oar_bench.credit.files import ids_sha256, load_credit
 from oar_bench.engines.hf import load_model, pad_id
 from oar_bench.errors import InputError
-from oar_bench.integrations.saved import read_responses, weigh_file
+from oar_bench.integrations.responses import answer_type_of, read_responses
+from oar_bench.integrations.saved import weigh_file
 from oar_bench.records import read_jsonl
 from oar_bench.training.model import pad_batch
 from oar_bench.training.rollout import probed_batch
@@ -102,18 +103,73 @@ def test_weights_of_something_else_are_not_mixed(weigh):
     ("rows", "match"),
     [
         ([], "no row in this file"),
-        ([{"prompt": PROMPT}], "row 1: no field 'response'; it has prompt"),
-        ([{"response": RIGHT}], "row 1: no field 'prompt'"),
+        ([{"prompt": PROMPT}], "row 1: it has no text `response`; its fields are prompt"),
+        ([{"response": RIGHT}], "row 1: it has no text `prompt`; .*, nor has problems.jsonl"),
+        ([row(), row(None)], "row 2: it has no text `response`"),
+        ([row(7)], "row 1: it has no text `response`"),
+        ([{"prompt": ["a"], "response": RIGHT}], "row 1: it has no text `prompt`"),
+        ([row(problem=["a"])], "row 1: its `problem` is no name"),
+        ([row(problem="a", sample={})], "row 1: its `sample` is no name"),
+        ([row(step=[1])], "row 1: its `step` is no name"),
+        ([row(response_ids=5)], "row 1: its `response_ids` are no token ids"),
+        ([row(prompt_ids="12")], "row 1: its `prompt_ids` are no token ids"),
+        ([row(response_ids=[True])], "a token id is no number"),
+        ([row(response_ids=[5.0])], "a token id is no number"),
         ([row(problem="a", sample=0)] * 2, "two rows for problem a, sample 0"),
         ([row(prompt="")], "the prompt has no token"),
         ([row(response_ids=[10**6])], "the model's vocabulary; give the checkpoint"),
-        ([row(response_ids="12")], "a token id is no number"),
         ([row("so " * 500)], "the model's context is 48"),
     ],
 )
 def test_bad_files_are_refused_in_a_line(weigh, rows, match):
     with pytest.raises(InputError, match=match):
         weigh(*rows)
+
+
+def test_whatever_text_and_seed_a_row_has_it_is_weighed(weigh):
+    odd = [row("3 \udfff = \x1b[31m\u202e" + RIGHT, problem="\ud800", seed=seed) for seed in
+           (None, "x", 1.5, 2**200, -5)]  # fmt: skip
+    _, made = weigh(*odd, method="shuffled")
+    assert len(made) == len(odd)
+    for one in made:
+        assert sum(one["weights"]) == pytest.approx(one["tokens"], abs=1e-4)
+
+
+def test_the_last_line_needs_no_newline(start, tmp_path):
+    path, out = tmp_path / "mine.jsonl", tmp_path / "weights.jsonl"
+    path.write_text(json.dumps(row()) + "\n" + json.dumps(row()))
+    assert weigh_file(start, path, out, "position", CreditSettings())["rows"] == 2
+
+
+@pytest.mark.parametrize("content", ["Dear Anna,", '{"schema": 1, "problem": "mine"}', "a\nb"])
+def test_a_file_of_something_else_stays_as_it_is(start, tmp_path, content):
+    """Opening a file for more rows cuts off a last line without a newline."""
+    path, out = write(tmp_path / "mine.jsonl", row()), tmp_path / "letter.txt"
+    out.write_text(content)
+    with pytest.raises(InputError, match=r"letter\.txt"):
+        weigh_file(start, path, out, "position", CreditSettings())
+    assert out.read_text() == content
+
+
+def test_weights_are_not_written_into_a_device(start, tmp_path):
+    path = write(tmp_path / "mine.jsonl", row())
+    with pytest.raises(InputError, match="/dev/null: a file is expected"):
+        weigh_file(start, path, Path("/dev/null"), "position", CreditSettings())
+
+
+def test_a_kill_in_the_first_write_is_gone_over(weigh, tmp_path):
+    _, whole = weigh(row())
+    out = tmp_path / "weights.jsonl"
+    for cut in (0, 5, 90, len(out.read_text()) - 1):
+        out.write_text(out.read_text()[:cut])
+        assert weigh(row())[1] == whole
+
+
+@pytest.mark.parametrize("grading", [[1], "x", {"answer_type": "zzz"}, {"answer_type": None}])
+def test_an_unknown_answer_type_beside_the_file_is_told(tmp_path, grading):
+    (tmp_path / "generation.json").write_text(json.dumps({"grading": grading}))
+    with pytest.raises(InputError, match="is no answer type; give --answer-type"):
+        answer_type_of(tmp_path / "samples.jsonl")
 
 
 def test_prompts_of_an_evaluation_stand_beside_its_samples(tokenizer, tmp_path):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import re
+
 import pytest
 import torch
 
 from oar_bench.config import METHODS, CreditSettings
 from oar_bench.credit.assign import assign
+from oar_bench.errors import InputError
 from oar_bench.integrations.tensors import evaluating, response_credit, weighted_advantages
 from tests.credit.batches import PROMPTS, RESPONSES, batch_of
 
@@ -60,6 +64,55 @@ def test_rows_that_need_none_keep_weight_one(model, tokenizer):
     assert float(found.weights[0].max()) > 1.1
     assert bool((found.weights[~needed] == 1).all())
     assert bool((found.weights[2] == 1).all())  # states no answer
+
+
+def test_what_is_needed_may_be_numbers(model, tokenizer):
+    """0 and 1 mean no and yes, and are never taken for the numbers of rows."""
+    given = tensors(tokenizer)
+    asked = {"method": "oar-p", "seeds": [0] * 4, "answer_type": "exact"}
+    as_bool, as_int = (
+        response_credit(model, tokenizer, *given, **asked, needed=needed).weights
+        for needed in (torch.tensor([False, True, False, True]), torch.tensor([0, 1, 0, 2]))
+    )
+    assert torch.equal(as_bool, as_int)
+    assert float(as_int[1].max()) > 1.1
+    assert bool((as_int[0] == 1).all())
+
+
+def test_no_response_has_no_weights(model, tokenizer):
+    given = [part[:0] for part in tensors(tokenizer)]
+    found = response_credit(model, tokenizer, *given, method="oar-p", seeds=[])
+    assert found.weights.shape == given[2].shape
+
+
+def test_a_model_gone_astray_gives_weights_of_one(model, tokenizer):
+    broken = copy.deepcopy(model)
+    with torch.no_grad():
+        broken.get_input_embeddings().weight[:] = float("nan")
+    for method in METHODS:
+        found = response_credit(
+            broken, tokenizer, *tensors(tokenizer), method=method, seeds=[0] * 4
+        )  # fmt: skip
+        assert bool(torch.isfinite(found.weights).all())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"method": "oar_p"}, "method: unknown method 'oar_p'; did you mean 'oar-p'"),
+        ({"answer_type": "maths"}, "answer_type: unknown answer type 'maths'; did you mean 'math'"),
+        ({"seeds": [0]}, "4 prompts, 4 responses and 1 seeds don't belong together"),
+        ({"seeds": [0] * 5}, "4 responses and 5 seeds"),
+        ({"needed": torch.tensor([True])}, "one value of `needed`"),
+        ({"cut": True}, "a mask hasn't the shape of its ids"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_line(model, tokenizer, change, said):
+    ids, mask, response, response_mask = tensors(tokenizer)
+    asked = {"method": "oar-p", "seeds": [0] * 4, **change}
+    given = ids, mask, response, response_mask[:, 1:] if asked.pop("cut", False) else response_mask
+    with pytest.raises(InputError, match=re.escape(said)):
+        response_credit(model, tokenizer, *given, **asked)
 
 
 def test_advantages_of_both_shapes():

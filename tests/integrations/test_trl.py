@@ -308,6 +308,10 @@ def test_what_is_not_covered_is_refused(make):
             make(Weighted, **WEIGHTED, extra=extra)
     with pytest.raises(InputError, match="did you mean 'oar-p'"):
         make(Weighted, method="oar_p")
+    with pytest.raises(InputError, match="unknown answer type 'maths'"):
+        make(Weighted, method="oar-p", answer_type="maths")
+    with pytest.raises(InputError, match=r"credit: a dict is given; write CreditSettings"):
+        make(Weighted, method="oar-p", extra={"credit": {"q": 0.3}})
     trainer, _ = make(Weighted, **WEIGHTED, extra={"rollout_func": rollout(mask=True)})
     with pytest.raises(InputError, match="env_mask"):
         trainer.train()

@@ -256,7 +256,7 @@ def test_numbers_that_are_none_are_left_out(tmp_path: Path, wandb: StandIn):
             ("--log", "tensorbord"),
             "--log: unknown tracker 'tensorbord'; did you mean 'tensorboard'?",
         ),
-        (("--log", ","), "--log: no name is given"),
+        (("--log", ","), "--log: nothing is given"),
         (("--log", "jsonl", "--log", "wandb"), "--log wandb: wandb isn't installed; python -m pip"),
     ],
 )

@@ -61,6 +61,35 @@ def test_the_schedule_is_followed_and_repeat_0_counts():
     assert len(rows) == 6 * len(PHASES)
 
 
+def test_a_measurement_goes_on_with_its_repeat_after_a_warm_up():
+    args = ["grpo", "oar-g"], [8, 16], 3
+    whole = measure(Clock({"grpo": 0.1, "oar-g": 0.2}), *args)
+    kept: dict[int, list] = {}
+
+    class Killed(Clock):
+        def __call__(self, method, length, timer):
+            if len(self.done) == 10:  # in the third pass of four steps each
+                raise KeyboardInterrupt
+            super().__call__(method, length, timer)
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(Killed({"grpo": 0.1, "oar-g": 0.2}), *args, keep=kept.__setitem__)
+    assert list(kept) == [0, 1]
+    clock, told = Clock({"grpo": 0.1, "oar-g": 0.2}), []
+    rows = measure(clock, *args, lambda done, note: told.append(done), known=dict(kept),
+                   keep=kept.__setitem__)  # fmt: skip
+    assert rows == whole
+    assert sorted(kept) == [0, 1, 2, 3]
+    # The warm-up is that of every method at every length, and is not told as a step.
+    assert clock.done[:4] == [(0, 8, "grpo"), (0, 8, "oar-g"), (0, 16, "grpo"), (0, 16, "oar-g")]
+    assert clock.done[4:] == [step for step in schedule(*args) if step[0] >= 2]
+    assert told == list(range(9, 17))
+    # Nothing is left to do: not even a warm-up.
+    again = Clock({"grpo": 0.1, "oar-g": 0.2})
+    assert measure(again, *args, known=kept) == whole
+    assert not again.done
+
+
 METHODS = ["grpo", "oar-g", "oar-p"]
 
 

@@ -107,9 +107,55 @@ def test_a_checkpoint_is_measured_in_another_precision(call, start, tmp_path):
     )
 
 
+def test_it_goes_on_with_what_was_kept_and_refuses_what_is_another(call, tmp_path):
+    out = tmp_path / "o"
+    common = ("overhead", "smoke", "--prompt-tokens", "8", "--prompts", "1", "--group-size", "2",
+              "--threads", "1", "--out", str(out), "--json")  # fmt: skip
+    asked = (*common, "--methods", "grpo,oar-g", "--lengths", "10")
+    first = json.loads(call(*asked, "--repeats", "2").stdout)
+    lines = (out / "overhead.jsonl").read_text().splitlines(keepends=True)
+    assert [json.loads(line)["repeat"] for line in lines] == [0, 1, 2]
+    # Killed in the middle of writing its last repeat.
+    (out / "overhead.jsonl").write_text("".join(lines[:2]) + lines[2][:200])
+    again = json.loads(call(*asked, "--repeats", "2").stdout)
+    assert again["rows"][:20] == first["rows"][:20]  # two repeats, two methods, five phases
+    assert {r["repeat"] for r in again["rows"]} == {0, 1, 2}
+    # More repeats go on, fewer take the first ones, a margin is only a judgement.
+    more = json.loads(call(*asked, "--repeats", "3", "--margin", "0.5").stdout)
+    assert [r for r in more["rows"] if r["repeat"] < 3] == again["rows"]
+    assert more["verdicts"][0]["margin"] == 0.5
+    fewer = json.loads(call(*asked, "--repeats", "2").stdout)
+    assert fewer["rows"] == again["rows"]
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    for other, said in (
+        (("--methods", "grpo,oar-p", "--lengths", "10"), "methods grpo,oar-g, not grpo,oar-p"),
+        (("--methods", "grpo,oar-g", "--lengths", "12"), "lengths 10, not 12"),
+        (("--methods", "grpo,oar-g", "--lengths", "10", "--dtype", "bfloat16"), "dtype float32"),
+    ):
+        done = call(*common, "--repeats", "2", *other)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+@pytest.mark.parametrize("line", ["{}", '{"made_by": 3}', "[]", '{"repeat": 0}', "Dear Anna,"])
+def test_rows_of_something_else_are_refused(call, tmp_path, line):
+    for ending in ("\n", ""):
+        (tmp_path / "overhead.jsonl").write_text(line + ending)
+        done = call("overhead", "smoke", "--lengths", "10", *SIZES, "--out", str(tmp_path))
+        assert done.returncode == 2
+        assert "overhead.jsonl: " in done.stderr
+        assert (tmp_path / "overhead.jsonl").read_text() == line + ending
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (["smoke", "--prompt-tokens", "9999", "--lengths", "10"], "--prompt-tokens: ; use at most"),
+        (["smoke", "--margin", "inf"], "--margin: inf is no margin"),
+        (["smoke", "--prompts", "100000000"], "--prompts"),
+        (["smoke", "--lengths", ""], "--lengths: nothing is given; separated by commas"),
         (["tinny"], "unknown recipe 'tinny'; did you mean 'tiny'?"),
         (["no/such/folder"], "no such checkpoint folder"),
         (["smoke", "--methods", "oar-x"], "unknown method 'oar-x'"),

@@ -1,6 +1,7 @@
 """The baseline file: what it holds, what it doesn't, its history, and what is wrong with it."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -18,11 +19,16 @@ def base(tmp_path_factory):
     return out(tmp_path_factory.mktemp("base") / "OUT")
 
 
-@pytest.fixture
-def kept(base, tmp_path):
-    path = tmp_path / "made.json"
+@pytest.fixture(scope="module")
+def written(base, tmp_path_factory):
+    path = tmp_path_factory.mktemp("expected") / "made.json"
     write_baseline(path, take(base), "first", {"drop": "5pp"}, 0.1)
     return path
+
+
+@pytest.fixture
+def kept(written, tmp_path):
+    return shutil.copy(written, tmp_path / "made.json")
 
 
 def test_what_is_read_is_what_was_taken(base, kept):

@@ -52,6 +52,11 @@ def make_evaluation(folder, task, p, rng, samples=4, model="m", fingerprints=Non
                          "fingerprint": "aa"})  # fmt: skip
             scores.append({**where, "status": status, "correct": right, "extracted": text,
                            "how": None, "stage": "exact", "milliseconds": 0.1})  # fmt: skip
+    write_rows(folder / "problems.jsonl", [
+        {"schema": 1, "problem": f"p{i:04d}", "prompt": HOSTILE[i % len(HOSTILE)] + f" {i}",
+         "gold": "4", "level": str(i % 3), "subject": HOSTILE[i % 2]}
+        for i in range(len(p))
+    ])  # fmt: skip
     write_rows(folder / "samples.jsonl", rows)
     write_rows(folder / "scores.jsonl", scores)
     marks = {"task": "t1", "data": "d1", "prompt": "p1", "sampling": "s1", "grader": "g1"}

@@ -54,7 +54,9 @@ def test_samples_name_their_number_and_their_prompts_stand_beside(tmp_path):
     assert (chosen.row["prompt"], chosen.row["response"]) == ("1 + 1 =", "#### 3")
     assert chosen.name == {"problem": "a", "sample": 3}
     assert of_file(path, problem="a").row["response"] == "#### 0"
-    with pytest.raises(InputError, match=r"row 3: it has no `prompt`; nor has problems\.jsonl"):
+    with pytest.raises(
+        InputError, match=r"row 3: it has no text `prompt`; .*, nor has problems\.jsonl"
+    ):
         of_file(path, row=3)
 
 
@@ -106,6 +108,11 @@ def test_a_row_without_a_response(tmp_path):
         of_file(tmp_path / "x.jsonl")
     with pytest.raises(InputError, match="row 2: it has no text `prompt`"):
         of_file(tmp_path / "x.jsonl", row=2)
+
+
+def test_a_last_line_without_its_newline_is_a_row(tmp_path):
+    (tmp_path / "x.jsonl").write_text(json.dumps(ROWS[0]) + "\n" + json.dumps(ROWS[1]))
+    assert of_file(tmp_path / "x.jsonl", row=2).row["gold"] == "0 4"
 
 
 def test_credit_of_one_response_is_that_of_a_batch(model, tokenizer):
@@ -199,7 +206,7 @@ BAD = [
     (["CKPT", "--responses", "FILE", "--row", "0"], "--row"),
     (["CKPT", "--responses", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
     (["CKPT", "--responses", "FILE", "--method", "oarp"], "did you mean 'oar-p'?"),
-    (["CKPT", "--responses", "FILE", "--method", ","], "no name is given"),
+    (["CKPT", "--responses", "FILE", "--method", ","], "nothing is given"),
     (["CKPT", "--responses", "FILE", "--q", "2"], "credit.q"),
     (["CKPT", "--responses", "FILE", "--pfinal", "first"], "credit.pfinal"),
     (["CKPT", "--responses", "FILE", "--recipe", "tinny"], "did you mean 'tiny'?"),

@@ -101,6 +101,69 @@ def test_table_figure_and_numbers(call, start, tmp_path, task):
         assert name in done.stdout
 
 
+def test_it_goes_on_with_what_was_kept_and_refuses_what_is_another(call, start, tmp_path, task):
+    out = tmp_path / "fidelity"
+    common = ("credit", "fidelity", str(start), *task, "--samples", "5", "--recipe", "smoke",
+              "--out", str(out))  # fmt: skip
+    asked = (*common, "--method", "oar-g,entropy")
+    assert call(*asked).returncode == 0
+    whole = json.loads((out / "fidelity.json").read_text())
+    lines = (out / "fidelity.jsonl").read_text().splitlines(keepends=True)
+    assert len(lines) == len(whole["responses"]) > 17  # two batches
+    # Killed in the middle of writing; the table was never made.
+    for name in ("fidelity.json", "fidelity.md", "fidelity.csv", "fidelity.svg"):
+        (out / name).unlink()
+    (out / "fidelity.jsonl").write_text("".join(lines[:16]) + lines[16][:300])
+    assert call(*asked).returncode == 0
+    again = json.loads((out / "fidelity.json").read_text())
+    assert (out / "fidelity.jsonl").read_text().startswith("".join(lines[:16]))
+    assert again["counts"] == whole["counts"]
+    assert again["responses"][:16] == whole["responses"][:16]
+    for a, b in zip(again["responses"], whole["responses"], strict=True):
+        assert (a["problem"], a["sample"], a["tokens"]) == (b["problem"], b["sample"], b["tokens"])
+    for a, b in zip(again["rows"], whole["rows"], strict=True):
+        assert a["spearman"]["value"] == pytest.approx(b["spearman"]["value"], abs=1e-3)
+        assert a["seconds"] > 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    for other, said in (
+        (("--method", "oar-g"), "methods oar-p,oar-g,entropy,position, not oar-p,oar-g,position"),
+        (("--method", "oar-g,entropy", "--no-curves"), "curves True, not False"),
+        (("--method", "oar-g,entropy", "--seed", "3"), "another measurement is kept there"),
+    ):
+        done = call(*common, *other)
+        assert done.returncode == 2
+        assert said in done.stderr
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    (out / "fidelity.jsonl").unlink()
+    done = call(*asked)
+    assert done.returncode == 2
+    assert "fidelity.md of another measurement stands there" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--samples", "3"], "--samples: a file's responses are its own; leave it out"),
+        (["--temperature", "0.5"], "--temperature: a file's responses are its own"),
+        (["--seed", "1"], "--seed: a file's responses are its own"),
+        (["--max-new-tokens", "9"], "--max-new-tokens: a file's responses are its own"),
+        (["--data-dir", "."], "--data-dir: a file's responses are its own"),
+        (["--chat-template"], "--chat-template: a file's responses are its own"),
+        (["--max-tokens", "2"], "use a larger --max-tokens"),
+        (["--answer-type", "choice"], "give a file with other responses, or another --answer-type"),
+        (["--out", "/proc/x"], "/proc/x: "),
+    ],
+)
+def test_options_that_a_file_makes_moot_are_refused(call, start, tmp_path, options, said):
+    rows = [{"prompt": p, "response": r} for p, r in zip(PROMPTS, RESPONSES, strict=False)]
+    write_rows(tmp_path / "x.jsonl", rows)
+    done = call("credit", "fidelity", str(start), "--responses", str(tmp_path / "x.jsonl"),
+                "--method", "position", *options)  # fmt: skip
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_worked_solutions_are_taken_as_responses(call, start, tokenizer, task):
     done = call("credit", "fidelity", str(start), *task, "--gold", "--method", "entropy", "--json")
     found = json.loads(done.stdout)
@@ -164,12 +227,13 @@ def test_numbers_do_not_depend_on_the_batch(start, task, monkeypatch, call):
     [
         (["--method", "oar-x"], "no importance is called 'oar-x'"),
         (["--method", "shuffled"], "no importance is called 'shuffled'"),
-        (["--method", ","], "no name is given"),
+        (["--method", ","], "nothing is given"),
         (["--responses", "x.jsonl"], "a task or a file of responses is needed, and not both"),
         (["--replacement-other", "pad"], "'pad' is no token id"),
         (["--replacement-other", "0"], "0 is the replacement itself"),
         (["--replacement-other", "999"], "999 is no token of this model"),
         (["--gold", "--samples", "2"], "a problem has one worked solution"),
+        (["--gold", "--seed", "2"], "--seed: worked solutions aren't sampled"),
         (["--samples", "2", "--temperature", "0"], "2 samples at temperature 0"),
         (["--answer-type", "maths"], "unknown value 'maths'"),
         (["--problems", "5000"], "5000 problems asked for"),

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -10,9 +11,10 @@ import pytest
 
 from oar_bench.reporting import write_report
 from oar_bench.reporting.text import fence, markdown, visible
-from tests.reporting.synthetic import HOSTILE, make_example, make_out, make_run
+from tests.reporting.synthetic import HOSTILE, make_example, make_out, make_run, write_rows
 
-ALLOWED = {"html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "h3", "p", "div",
+ALLOWED = {"html", "head", "meta", "title", "style", "script", "body",
+            "header", "h1", "h2", "h3", "p", "div",
            "strong", "ul", "li", "code", "nav", "a", "main", "section", "figure", "figcaption",
            "table", "caption", "thead", "tbody", "tr", "th", "td", "small", "span", "br", "details",
            "summary", "pre", "footer", "svg", "g", "path", "defs", "clippath", "rect", "use",
@@ -20,23 +22,23 @@ ALLOWED = {"html", "head", "meta", "title", "style", "body", "header", "h1", "h2
 
 
 class Page(HTMLParser):
-    """Collects elements with their attributes, and the style sheet."""
+    """Collects elements with their attributes, the style sheet and the script."""
 
     def __init__(self, text):
         super().__init__()
-        self.elements, self.sheet, self._in_style, self.text = [], "", False, ""
+        self.elements, self.own, self._inside, self.text = [], {"style": "", "script": ""}, "", ""
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         self.elements.append((tag, dict(attrs)))
-        self._in_style = tag == "style"
+        self._inside = tag
 
     def handle_endtag(self, _tag):
-        self._in_style = False
+        self._inside = ""
 
     def handle_data(self, data):
-        if self._in_style:
-            self.sheet += data
+        if self._inside in self.own:
+            self.own[self._inside] += data
         self.text += data
 
 
@@ -47,7 +49,8 @@ def page(report):
 
 def test_only_elements_of_the_template_are_in_the_page(page):
     assert {tag for tag, _ in page.elements} <= ALLOWED
-    assert sum(tag == "style" for tag, _ in page.elements) == 1
+    for ours in ("style", "script"):
+        assert sum(tag == ours for tag, _ in page.elements) == 1
 
 
 def test_no_handler_no_style_attribute_no_address_to_fetch(page):
@@ -57,26 +60,33 @@ def test_no_handler_no_style_attribute_no_address_to_fetch(page):
             assert name not in ("style", "src", "srcset", "action", "xlink:href")
             if name == "href":
                 assert value.startswith("#"), (tag, value)
-    assert not re.search(r"url\((?!#)|@import", page.sheet)
+    assert not re.search(r"url\((?!#)|@import", page.own["style"])
 
 
-def test_the_policy_names_the_one_style_sheet_by_its_hash(page):
+def test_the_policy_names_the_one_style_sheet_and_the_one_script_by_their_hashes(page):
     policy = next(
         a["content"] for tag, a in page.elements
         if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy"
     )  # fmt: skip
-    digest = base64.b64encode(hashlib.sha256(page.sheet.encode()).digest()).decode()
-    assert f"style-src 'sha256-{digest}'" in policy
+    for kind, content in page.own.items():
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    assert "script-src" not in policy
+
+
+def test_the_script_fetches_nothing_and_makes_no_markup_of_text(page):
+    words = (
+        r"fetch|XMLHttp|WebSocket|import\b|eval|innerHTML|insertAdjacent|document\.write|https?:"
+    )
+    assert not re.search(words, page.own["script"])
 
 
 def test_ids_are_unique_and_every_reference_has_its_target(page):
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
     targets = {a["href"][1:] for _, a in page.elements if a.get("href")}
-    targets |= set(re.findall(r"url\(#([^)]+)\)", str(page.elements) + page.sheet))
+    targets |= set(re.findall(r"url\(#([^)]+)\)", str(page.elements) + page.own["style"]))
     assert targets <= set(ids)
 
 
@@ -132,6 +142,19 @@ def make_out_task(folder, task):
     from tests.reporting.synthetic import make_evaluation
 
     make_evaluation(folder / "eval" / "t", task, [0.5] * 5, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("filler", ["x", "\u202e", "<b>", "\ud800"])
+def test_responses_of_a_million_characters_are_cut(tmp_path, filler):
+    make_out(tmp_path, methods=("grpo",), seeds=(0,), problems=3, steps=2, example=False)
+    for name, key in (("samples", "response"), ("problems", "prompt"), ("scores", "extracted")):
+        file = tmp_path / "runs/grpo/seed-0/eval/arithmetic" / f"{name}.jsonl"
+        rows = [json.loads(line) | {key: filler * 1_000_000} for line in file.open()]
+        write_rows(file, rows)
+    page = write_report(tmp_path, tmp_path / "report").html.read_text(encoding="utf-8")
+    assert "cut here" in page
+    assert len(page) < 600_000
+    assert not HIDDEN.search(page)
 
 
 def test_a_line_of_a_million_characters_is_no_trouble(tmp_path):

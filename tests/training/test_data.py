@@ -10,7 +10,7 @@ import pytest
 
 from oar_bench.config import PassRateSettings, parse_recipe
 from oar_bench.errors import InputError
-from oar_bench.integrations.saved import answer_type_of
+from oar_bench.integrations.responses import answer_type_of
 from oar_bench.records import read_json, read_jsonl
 from oar_bench.tasks.sets import Row
 from oar_bench.training.data import by_pass_rate, pass_rates, prepare, quantiles, without_doubles
@@ -297,7 +297,7 @@ def test_the_command_prints_a_table(recipe, call, data_dir, tmp_path):  # noqa: 
     ("words", "said"),
     [
         (["--overlap", "oar_gsm9k"], "data.overlap: unknown task 'oar_gsm9k'"),
-        (["--overlap", ","], "--overlap: no name is given"),
+        (["--overlap", ","], "--overlap: nothing is given"),
         (["--overlap", "oar_sum", "--set", "data=3"], "goes through a value that was set"),
         (["--set", "data.promt=x"], "unknown key 'data.promt'; did you mean 'prompt'?"),
         (["--data-dir", "/no/such"], "--data-dir /no/such: no such folder"),

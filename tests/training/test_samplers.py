@@ -21,6 +21,7 @@ from oar_bench.records import read_json, read_jsonl
 from oar_bench.training.run import describe
 from oar_bench.training.samplers import HFSampler, sampler_of
 from oar_bench.training.server_sampler import ServerSampler, why_not
+from oar_bench.training.trainer import train
 from oar_bench.training.vllm_sampler import VLLMSampler
 from tests.engines.fake_server import Reply, running
 
@@ -254,8 +255,6 @@ def test_another_machine_needs_a_folder_that_both_see(tmp_path):
 
 
 def test_a_rows_age_reaches_metrics_jsonl(smoke, start, server, tmp_path):
-    from oar_bench.training.trainer import train
-
     VLLMServer(server, dev=False)
     rollout = RolloutSettings(engine="server", base_url=server.url)
     recipe = smoke.model_copy(update={
@@ -265,6 +264,20 @@ def test_a_rows_age_reaches_metrics_jsonl(smoke, start, server, tmp_path):
     rows = list(read_jsonl(tmp_path / "run" / "metrics.jsonl"))
     assert [(row["weights_age"], row["stale"]) for row in rows] == [(0, False), (1, True)]
     assert read_json(tmp_path / "run" / "run.json")["status"] == "finished"
+
+
+def test_saved_responses_need_no_engine(smoke, start, tmp_path):
+    """A recipe whose server isn't there learns from a file all the same."""
+    train_settings = smoke.train.model_copy(update={"steps": 1})
+    recipe = smoke.model_copy(update={"train": train_settings})
+    train(recipe, "grpo", 0, start, tmp_path / "first")
+    rollout = RolloutSettings(engine="server", base_url="http://127.0.0.1:1/v1")
+    absent = recipe.model_copy(update={"rollout": rollout})
+    with pytest.raises(InputError, match="can't be reached"):
+        train(absent, "grpo", 0, start, tmp_path / "sampled")
+    saved = tmp_path / "first" / "rollouts.jsonl"
+    train(absent, "grpo", 0, start, tmp_path / "replayed", rollouts=saved)
+    assert read_json(tmp_path / "replayed" / "run.json")["status"] == "finished"
 
 
 def test_log_probabilities_before_temperature_are_refused(model, tokenizer, server):

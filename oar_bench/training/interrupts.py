@@ -1,0 +1,166 @@
+"""Signals that end a run in good order: SIGTERM, of a scheduler or `kill`, and SIGINT, of Ctrl-C.
+
+The first one is noted, and heeded where the next phase of a step would begin: the weights are then
+those of the last finished step, all its rows are written, and a checkpoint of it is made if there
+is none. So nothing that was finished is lost, and an update goes through to its checkpoint. A
+second one ends the program where it is; the run then goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from oar_bench.console import say
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SAME = 1.0
+"""Seconds in which a further signal counts as the first: launchers pass on to their processes what
+the terminal has sent to those already."""
+UNBROKEN = ("checkpoint",)
+"""Phases at whose beginning a run doesn't stop: what comes before them in a step is to be kept."""
+CHANGING = ("update", "checkpoint")
+"""Phases in which the weights aren't those of a finished step whose rows are all written."""
+
+
+class Interrupted(BaseException):
+    """A signal ended the work. No Exception, as KeyboardInterrupt is none.
+
+    >>> error = Interrupted(signal.SIGTERM, "after step 7")
+    >>> str(error), error.code
+    ('stopped by SIGTERM after step 7', 143)
+    """
+
+    def __init__(self, number: int, left: str = "") -> None:
+        self.number = number
+        super().__init__(f"stopped by {signal.Signals(number).name} {left}".rstrip())
+
+    @property
+    def code(self) -> int:
+        """The exit code of a program that this signal ended, as shells count."""
+        return 128 + self.number
+
+
+class Stop:
+    """Whether a signal came, and what is to be done before it is obeyed."""
+
+    def __init__(self, leave: Callable[[], str], agree: Callable[[int], int]) -> None:
+        self.number = 0
+        """The signal that came, or 0."""
+        self.phase = ""
+        self._leave, self._agree = leave, agree
+        self._since = 0.0
+        self._left = False
+
+    def handle(self, number: int, frame: FrameType | None = None) -> None:
+        """What a signal does: the first is noted, one more ends the program where it is."""
+        now = time.monotonic()
+        if not self.number:
+            self.number, self._since = number, now
+            line = "stopping after this phase; once more to stop at once"
+            # By a thread: the program may be within a print, which can't be entered twice.
+            _thread.start_new_thread(say, (f"oar-bench: {line}",))
+        elif now - self._since >= SAME:
+            raise Interrupted(number, "at once")
+
+    def check(self, phase: str = "") -> None:
+        """Call it where a phase is about to begin: there the run stops if a signal came.
+
+        Raises:
+            Interrupted: a signal came, and the run is left as it should be.
+        """
+        if phase not in UNBROKEN:
+            self.number = self._agree(self.number)
+            if self.number:
+                self.obey()
+        self.phase = phase
+
+    def obey(self) -> None:
+        """Leave the run as it should be, and end it.
+
+        Raises:
+            Interrupted: always.
+        """
+        self._left = True
+        raise Interrupted(self.number, self._leave())
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a signal came that nothing was done for yet."""
+        return bool(self.number) and not self._left
+
+
+@contextmanager
+def stoppable(
+    leave: Callable[[], str], agree: Callable[[int], int] = lambda number: number
+) -> Iterator[Stop]:
+    """Inside, a signal waits for the next `check` of the value; the handlers before come back.
+
+    Signals that are ignored stay so (`nohup`), and outside the main thread nothing is changed.
+
+    Args:
+        leave: makes the run one that can go on; says in words where it was left.
+        agree: gives the signal that any of several processes got, from this one's (0: none). It is
+            called at the same phases in all of them.
+
+    Raises:
+        Interrupted: a signal came. Also where it ended a process that this one needs, and so made
+            a phase fail that leaves the weights alone: schedulers signal all processes of a job.
+    """
+    stop = Stop(leave, agree)
+    with _handling(stop.handle, SIGNALS):
+        try:
+            yield stop
+        except Exception as error:
+            if not stop.is_due or stop.phase in CHANGING:
+                raise
+            try:
+                stop.obey()
+            except Interrupted as interrupted:
+                raise interrupted from error
+        if stop.is_due:
+            stop.obey()
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Inside, SIGTERM raises Interrupted where the program is, as Ctrl-C does KeyboardInterrupt."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(number)
+
+    with _handling(handle, (signal.SIGTERM,)):
+        yield
+
+
+@contextmanager
+def _handling(
+    handle: Callable[[int, FrameType | None], None], numbers: tuple[signal.Signals, ...]
+) -> Iterator[None]:
+    """Have signals handled inside, unless they are ignored or this is not the main thread."""
+    owner = os.getpid()
+
+    def mine(number: int, frame: FrameType | None) -> None:
+        if os.getpid() == owner:
+            handle(number, frame)
+        else:  # a fork of this process, which has nothing to finish
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in numbers:
+            # None: it is handled by something that isn't Python's.
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, mine)
+    try:
+        yield
+    finally:
+        for number, known in before.items():
+            signal.signal(number, known)
