@@ -154,15 +154,16 @@ def report_at_scale(out: Path, options: argparse.Namespace) -> float:
     time.sleep(3)  # so that the files have settled, as they have where somebody reports later
     worst = 0.0
     for label in ("report, from the rows", "report, from tallies"):
-        seconds, peak = measured("report", str(out), "--out", str(out / "report"))
+        seconds, busy, peak = measured("report", str(out), "--out", str(out / "report"))
         worst = max(worst, peak)
         size = (out / "report" / "index.html").stat().st_size / 1e6
-        print(f"{label:<26}{seconds:8.1f} s {peak:8.0f} MB peak, page {size:.1f} MB", flush=True)
+        print(f"{label:<26}{seconds:8.1f} s {busy:8.1f} s of CPU {peak:8.0f} MB peak, "
+              f"page {size:.1f} MB", flush=True)  # fmt: skip
     return worst
 
 
-def measured(*arguments: str) -> tuple[float, float]:
-    """Wall seconds and peak resident MB of one `oar-bench` command with its processes."""
+def measured(*arguments: str) -> tuple[float, float, float]:
+    """Wall seconds, CPU seconds, peak resident MB of one `oar-bench` command with its processes."""
     start, peak = time.perf_counter(), 0.0
     process = subprocess.Popen(
         [sys.executable, "-m", "oar_bench", *arguments], stdout=subprocess.DEVNULL
@@ -179,7 +180,8 @@ def measured(*arguments: str) -> tuple[float, float]:
         raise SystemExit(f"oar-bench {' '.join(arguments)} ended with {process.returncode}")
     unit = 1 if sys.platform == "darwin" else 1024
     # the kernel keeps the peak of the largest process, the looks that of all together
-    return time.perf_counter() - start, max(peak, usage.ru_maxrss * unit / 1e6)
+    peak = max(peak, usage.ru_maxrss * unit / 1e6)
+    return time.perf_counter() - start, usage.ru_utime + usage.ru_stime, peak
 
 
 def main() -> int:
@@ -215,9 +217,11 @@ def main() -> int:
             ("compare", ["compare", *map(str, folders.values())]),
             ("report", ["report", str(out), "--out", str(out / "report")]),
         ):
-            seconds, peak = measured(*arguments)
+            seconds, busy, peak = measured(*arguments)
             worst = max(worst, peak)
-            print(f"{label:<26}{seconds:8.1f} s {peak:8.0f} MB peak", flush=True)
+            print(
+                f"{label:<26}{seconds:8.1f} s {busy:8.1f} s of CPU {peak:8.0f} MB peak", flush=True
+            )
         metrics = json.loads((folders["grpo"] / "results.json").read_text())["metrics"]
         print(f"votes: {metrics['maj_votes']}")
         return int(worst > options.limit_mb)

@@ -12,13 +12,13 @@ from matplotlib.ticker import NullLocator
 
 from oar_bench.reporting.budgets import Budget
 from oar_bench.reporting.comparison import TaskTable
-from oar_bench.reporting.figures import INK, draw, legend, style
-from oar_bench.reporting.text import visible
+from oar_bench.reporting.figures import INK, Drawing, draw, legend, style
+from oar_bench.reporting.text import short
 
 T = TypeVar("T")
 
 
-def budget(found: list[Budget], methods: list[str]) -> str:
+def budget(found: list[Budget], methods: list[str]) -> Drawing:
     """Score against a smaller token cap, a panel for each task: seeds faint, their mean strong."""
 
     def panel(axes: Axes, task: Budget) -> None:
@@ -37,7 +37,7 @@ def budget(found: list[Budget], methods: list[str]) -> str:
     return _curves("budget", panels, panel, [_key(name, methods) for name in names])
 
 
-def samples(tables: list[TaskTable], methods: list[str]) -> str:
+def samples(tables: list[TaskTable], methods: list[str]) -> Drawing:
     """pass@k (solid) and maj@k (dashed) against k, a panel for each task, mean over seeds."""
 
     def panel(axes: Axes, table: TaskTable) -> None:
@@ -68,18 +68,18 @@ def _key(method: str, methods: list[str]) -> Key:
 
 def _curves(
     name: str, panels: list[tuple[str, T]], paint: Callable[[Axes, T], None], keys: list[Key]
-) -> str:
+) -> Drawing:
     """A panel of lines for each task under one legend."""
 
     def whole(figure: Figure) -> None:
         grid = figure.subplots(len(panels), 1, squeeze=False)
         for (title, content), axes in zip(panels, grid[:, 0], strict=True):
             paint(axes, content)
-            axes.set_title(visible(title), loc="left", fontsize=10)
+            axes.set_title(short(title), loc="left", fontsize=10)
             axes.set_ylim(bottom=0)
             axes.grid(axis="y", linewidth=0.6)
         handles = [Line2D([], [], color=colour, marker=marker, linestyle=line, markersize=5,
-                          linewidth=1.8, label=visible(label))
+                          linewidth=1.8, label=short(label))
                    for label, colour, marker, line in keys]  # fmt: skip
         legend(figure, len(keys), handles)
 

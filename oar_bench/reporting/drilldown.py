@@ -228,7 +228,7 @@ def why(row: Mapping[str, Any]) -> str:
         "correct": f"{read}, which is the gold ({stage})",
         "wrong": f"{read}, which is not the gold ({stage})",
         "no_answer": "no answer was found in the response",
-        "truncated": "the response was cut at the token cap, so it counts as not right",
+        "truncated": "the response was cut off before its end, so it counts as not right",
         "timeout": f"{read}; the comparison ran out of time",
         "gold_error": "the gold itself could not be read",
     }.get(status, f"{read}: {visible(status)}")

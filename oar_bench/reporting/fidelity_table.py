@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from oar_bench.credit.fidelity import aopc
 from oar_bench.evaluation.statistics import Interval, share_interval, t_interval
 from oar_bench.evaluation.summary import to_json
 
@@ -30,6 +29,8 @@ def summary(
         `seconds` a response; `speed` as a multiple of exact OAR-P's; `responses` with a rank
         correlation, `undefined` without.
     """
+    from oar_bench.credit.fidelity import aopc  # loads torch, which a report doesn't need
+
     exact, count = seconds[names[0]] / len(records), len(records)
     rows = []
     for name in names:

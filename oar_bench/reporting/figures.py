@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import matplotlib as mpl
@@ -21,7 +23,7 @@ from oar_bench.evaluation.statistics import Interval
 from oar_bench.reporting.comparison import TaskTable
 from oar_bench.reporting.costs import Cost
 from oar_bench.reporting.frames import REFERENCE, START, Collection
-from oar_bench.reporting.text import number, percent, points, visible
+from oar_bench.reporting.text import number, percent, points, short
 
 INK, LINE, PAPER = "#1f2328", "#d8dee4", "#ffffff"
 WIDTH = 5.0  # inches: 480 px, so that 10 pt is still legible at the 330 px of a phone
@@ -63,7 +65,8 @@ class Drawing(str):
     png: Callable[[], bytes]
 
 
-def _drawing(svg: str, png: Callable[[], bytes]) -> Drawing:
+def drawing(svg: str, png: Callable[[], bytes]) -> Drawing:
+    """An SVG document with what makes its image."""
     made = Drawing(svg)
     made.png = png
     return made
@@ -71,15 +74,19 @@ def _drawing(svg: str, png: Callable[[], bytes]) -> Drawing:
 
 def draw(name: str, height: float, paint: Callable[[Figure], None]) -> Drawing:
     """The figure that `paint` draws: no date, fixed ids, text as text."""
-    svg = _rendered(name, height, paint, "svg").decode()
+    with _settings(name):
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        paint(figure)
+    svg = saved(figure, name, "svg").decode()
+    figure.set_layout_engine("none")  # where everything lies is known now
     # matplotlib leaves blanks at line ends, which other tools trim
     tidy = "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
-    return _drawing(tidy, lambda: _rendered(name, height, paint, "png"))
+    return drawing(tidy, lambda: saved(figure, name, "png"))
 
 
-def _rendered(
-    name: str, height: float, paint: Callable[[Figure], None], kind: Literal["svg", "png"]
-) -> bytes:
+@contextmanager
+def _settings(name: str) -> Iterator[None]:
+    """matplotlib's settings for a figure; nothing global stays changed."""
     settings: Any = {
         "svg.hashsalt": name, "svg.fonttype": "none", "text.parse_math": False,
         "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 10,
@@ -88,16 +95,22 @@ def _rendered(
         "axes.spines.right": False, "axes.axisbelow": True, "legend.frameon": False,
         "axes.unicode_minus": True, "figure.facecolor": PAPER, "axes.facecolor": "none",
     }  # fmt: skip
-    with mpl.rc_context(settings):
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
-        paint(figure)
-        buffer = io.BytesIO()
-        unwanted = ("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",)
+    with mpl.rc_context(settings), warnings.catch_warnings():
+        # a character that the font lacks is drawn as a box, and is text in the SVG
+        warnings.filterwarnings("ignore", message="Glyph")
+        yield
+
+
+def saved(figure: Figure, name: str, kind: Literal["svg", "png"]) -> bytes:
+    """A figure as a file, without dates and programs' names: the same bytes for the same figure."""
+    buffer = io.BytesIO()
+    unwanted = ("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",)
+    with _settings(name):
         figure.savefig(buffer, format=kind, metadata=dict.fromkeys(unwanted), dpi=DPI[kind])
     return buffer.getvalue()
 
 
-def learning(curves: pd.DataFrame, methods: list[str]) -> str:
+def learning(curves: pd.DataFrame, methods: list[str]) -> Drawing:
     """Training reward against step: every seed faint, their mean strong."""
 
     def paint(figure: Figure) -> None:
@@ -118,7 +131,7 @@ def learning(curves: pd.DataFrame, methods: list[str]) -> str:
 
 def _line(axes: Axes, x: Any, shares: pd.Series, method: str, colour: str, marker: str) -> None:
     axes.plot(x, 100 * shares, color=colour, linewidth=1.8, marker=marker, markersize=5,
-              markevery=max(1, len(shares) // 6), label=visible(method))  # fmt: skip
+              markevery=max(1, len(shares) // 6), label=short(method))  # fmt: skip
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
@@ -128,7 +141,7 @@ def legend(figure: Figure, entries: int, handles: list[Any] | None = None) -> No
                   fontsize=9, handlelength=1.8, columnspacing=1.2)  # fmt: skip
 
 
-def scores(tables: list[TaskTable], methods: list[str]) -> str:
+def scores(tables: list[TaskTable], methods: list[str]) -> Drawing:
     """Every method's score with its 95 % interval, a panel for each task."""
     panels = [
         (table.task, [(row.method, row.mean) for row in table.rows], f"avg@{table.k}, %")
@@ -137,7 +150,7 @@ def scores(tables: list[TaskTable], methods: list[str]) -> str:
     return _intervals("scores", panels, methods, percent)
 
 
-def differences(tables: list[TaskTable], methods: list[str]) -> str:
+def differences(tables: list[TaskTable], methods: list[str]) -> Drawing:
     """Every paired difference to GRPO with its 95 % interval, and the line of no difference."""
     panels = [
         (
@@ -160,7 +173,7 @@ def _intervals(
     methods: list[str],
     write: Callable[[float], str],
     zero: bool = False,
-) -> str:
+) -> Drawing:
     def paint(figure: Figure) -> None:
         sizes = [len(panel[1]) + 1.2 for panel in panels]
         grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=sizes)
@@ -168,7 +181,7 @@ def _intervals(
             dots(axes, items, methods, write)
             if zero:
                 axes.axvline(0, color=INK, linewidth=1, zorder=0.5)
-            axes.set_title(visible(task), loc="left", fontsize=10)
+            axes.set_title(short(task), loc="left", fontsize=10)
             axes.set_xlabel(label)
 
     return draw(name, 0.25 + sum(0.34 * len(panel[1]) + 0.95 for panel in panels), paint)
@@ -190,7 +203,7 @@ def dots(
         axes.plot([scale * interval.value], [place], color=colour, marker=marker, markersize=7)
         axes.annotate(write(interval.value), (scale * interval.value, place), (0, 6),
                       textcoords="offset points", ha="center", fontsize=9)  # fmt: skip
-    axes.set_yticks(range(len(items)), [visible(method) for method, _ in items])
+    axes.set_yticks(range(len(items)), [short(method) for method, _ in items])
     axes.set_ylim(len(items) - 0.5, -0.75)
     axes.tick_params(left=False)
     axes.spines["left"].set_visible(False)
@@ -198,7 +211,7 @@ def dots(
     axes.margins(x=0.08)
 
 
-def overhead(costs: list[Cost]) -> str:
+def overhead(costs: list[Cost]) -> Drawing:
     """Median seconds of a step, stacked by phase, with the ratio to GRPO's step."""
 
     def paint(figure: Figure) -> None:
@@ -210,7 +223,7 @@ def overhead(costs: list[Cost]) -> str:
     return draw("overhead", 1.35 + 0.42 * len(costs), paint)
 
 
-def overhead_by_length(by: dict[int, list[Cost]]) -> str:
+def overhead_by_length(by: dict[int, list[Cost]]) -> Drawing:
     """The same with a panel, and a scale, for each response length."""
 
     def paint(figure: Figure) -> None:
@@ -233,21 +246,21 @@ def _stacked(axes: Axes, costs: list[Cost]) -> None:
     for number_of, name in enumerate(names):
         widths = [cost.phases[name].seconds if name in cost.phases else 0.0 for cost in costs]
         colour = PHASE_COLOURS.get(name, MORE[number_of % len(MORE)])
-        axes.barh(range(len(costs)), widths, 0.62, left, color=colour, label=visible(name),
+        axes.barh(range(len(costs)), widths, 0.62, left, color=colour, label=short(name),
                   edgecolor=PAPER, linewidth=0.8)  # fmt: skip
         left = [a + b for a, b in zip(left, widths, strict=True)]
     for place, cost in enumerate(costs):
         ratio = f" ({number(cost.ratio.value, 2)}×)" if cost.ratio else ""
         axes.annotate(f"{number(cost.step_seconds, 2)} s{ratio}", (left[place], place), (5, 0),
                       textcoords="offset points", va="center", fontsize=9)  # fmt: skip
-    axes.set_yticks(range(len(costs)), [visible(cost.method) for cost in costs])
+    axes.set_yticks(range(len(costs)), [short(cost.method) for cost in costs])
     axes.set_ylim(len(costs) - 0.4, -0.6)
     axes.set_xlim(0, max(left, default=0.0) * 1.32 or 1.0)
     axes.tick_params(left=False)
     axes.grid(axis="x", linewidth=0.6)
 
 
-def weights(collection: Collection) -> str:
+def weights(collection: Collection) -> Drawing:
     """How concentrated the weights are: effective share of tokens (ESS/T) by step."""
 
     def paint(figure: Figure) -> None:

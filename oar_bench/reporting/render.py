@@ -19,7 +19,8 @@ from markupsafe import Markup
 from oar_bench.reporting import text, wording
 from oar_bench.reporting.drilldown import form_words
 from oar_bench.reporting.example import Example, lay_out
-from oar_bench.reporting.figures import DARK
+from oar_bench.reporting.example_image import image_of_tokens
+from oar_bench.reporting.figures import DARK, Drawing, drawing
 from oar_bench.reporting.svg import Styles, inline
 
 CHARACTER, LINE = 8, 24  # pixels of a character and a line in the example's figure
@@ -162,7 +163,7 @@ def _dark() -> str:
     return f"@media (prefers-color-scheme:dark){{:root{{{colours}}}}}"
 
 
-def example_figure(example: Example) -> str:
+def example_figure(example: Example) -> Drawing:
     """figures/example.svg: every method's shaded tokens, one block under the other."""
     panels, top, columns = [], 6, 40
     for shaded in example.methods:
@@ -187,9 +188,6 @@ def example_figure(example: Example) -> str:
         columns = max([columns, *(cell.x + cell.width for cell in cells)])
         top += 28 + LINE * lines + 14
     template = _environment("svg").get_template("example.svg.j2")
-    return template.render(
-        panels=panels,
-        width=20 + CHARACTER * max(columns, 72),
-        height=top + 28,
-        most=text.number(example.most, 2),
-    )
+    width, height, most = 20 + CHARACTER * max(columns, 72), top + 28, text.number(example.most, 2)
+    svg = template.render(panels=panels, width=width, height=height, most=most)
+    return drawing(svg, lambda: image_of_tokens(panels, (width, height), most))

@@ -34,7 +34,7 @@ from oar_bench.reporting.view import Findings, phases_of, view_of
 class ReportPaths:
     """Where a report was written; `tables` and `figures` are the files in those folders.
 
-    `figures` are the SVG documents; each that has an image has it beside it as PNG.
+    `figures` are the SVG documents; beside each lies its image (PNG).
     """
 
     markdown: Path
@@ -80,8 +80,7 @@ def write_report(
     for path, content in {**documents, **pictures, **pages}.items():
         write_text(path, content)
     for path, picture in pictures.items():
-        if isinstance(picture, figures.Drawing):
-            write_bytes(path.with_suffix(".png"), picture.png())
+        write_bytes(path.with_suffix(".png"), picture.png())
     return ReportPaths(out / "report.md", out / "index.html", tuple(documents), tuple(pictures))
 
 
@@ -130,10 +129,10 @@ def _sheets(found: Findings) -> dict[str, str]:
     }
 
 
-def _figures(found: Findings) -> dict[str, str]:
+def _figures(found: Findings) -> dict[str, figures.Drawing]:
     """The figures by name; those without data are left out."""
     collection, methods = found.collection, found.collection.methods
-    drawn: dict[str, str] = {"scores": figures.scores(found.compared, methods)}
+    drawn = {"scores": figures.scores(found.compared, methods)}
     if any(row.pair for table in found.compared for row in table.rows if row.method != START):
         drawn["differences"] = figures.differences(found.compared, methods)
     if several := [table for table in found.compared if table.k > 1]:

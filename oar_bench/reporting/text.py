@@ -42,6 +42,19 @@ def _visible_character(c: str) -> str:
     return f"⟨U+{ord(c):04X}⟩"
 
 
+SHORT = 28  # characters of a name that a figure has room for
+
+
+def short(name: str) -> str:
+    """A name as a figure shows it: visible, in one line, cut where it is long.
+
+    >>> short("oar-p"), short("x" * 100) == "x" * 27 + "…"
+    ('oar-p', True)
+    """
+    shown = visible(name).replace("\n", "↵")
+    return shown if len(shown) <= SHORT else f"{shown[: SHORT - 1]}…"
+
+
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 MARKDOWN = re.compile(r"([\\`*_|~$]|(?<=\])\()")
 

@@ -131,7 +131,7 @@ def test_more_than_four_methods_make_a_second_table():
 def test_nothing_but_one_style_sheet_is_allowed(found):
     text = credit_page(found, "")
     page = Page(text)
-    assert {tag for tag, _ in page.elements} <= ALLOWED | {"h4"}
+    assert {tag for tag, _ in page.elements} <= (ALLOWED | {"h4"}) - {"script"}
     [policy] = [a["content"] for _, a in page.elements if "Security" in a.get("http-equiv", "")]
     digest = base64.b64encode(hashlib.sha256(page.sheet.encode()).digest()).decode()
     assert policy == (

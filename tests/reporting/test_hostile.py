@@ -29,6 +29,10 @@ class Page(HTMLParser):
         self.elements, self.own, self._inside, self.text = [], {"style": "", "script": ""}, "", ""
         self.feed(text)
 
+    @property
+    def sheet(self):
+        return self.own["style"]
+
     def handle_starttag(self, tag, attrs):
         self.elements.append((tag, dict(attrs)))
         self._inside = tag
@@ -60,7 +64,7 @@ def test_no_handler_no_style_attribute_no_address_to_fetch(page):
             assert name not in ("style", "src", "srcset", "action", "xlink:href")
             if name == "href":
                 assert value.startswith("#"), (tag, value)
-    assert not re.search(r"url\((?!#)|@import", page.own["style"])
+    assert not re.search(r"url\((?!#)|@import", page.sheet)
 
 
 def test_the_policy_names_the_one_style_sheet_and_the_one_script_by_their_hashes(page):
@@ -86,7 +90,7 @@ def test_ids_are_unique_and_every_reference_has_its_target(page):
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
     targets = {a["href"][1:] for _, a in page.elements if a.get("href")}
-    targets |= set(re.findall(r"url\(#([^)]+)\)", str(page.elements) + page.own["style"]))
+    targets |= set(re.findall(r"url\(#([^)]+)\)", str(page.elements) + page.sheet))
     assert targets <= set(ids)
 
 

@@ -196,6 +196,8 @@ def test_out_or_its_runs_folder_give_the_same_bytes_twice(out, report, tmp_path)
         (report.markdown, paths.markdown), (report.html, paths.html),
         *zip(report.tables, paths.tables, strict=True),
         *zip(report.figures, paths.figures, strict=True),
+        *[(a.with_suffix(".png"), b.with_suffix(".png"))
+          for a, b in zip(report.figures, paths.figures, strict=True)],
     ]:  # fmt: skip
         assert old.name == new.name
         assert old.read_bytes() == new.read_bytes()
