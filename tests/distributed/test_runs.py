@@ -46,20 +46,32 @@ def same_run(out: Path, want: Path) -> None:
     assert max(float((a[k] - b[k]).abs().max()) for k in b) < 1e-4
 
 
-@pytest.mark.parametrize(("kind", "later"), [("ddp", "fsdp2"), ("fsdp2", "ddp")])
-def test_a_run_whose_process_was_killed_goes_on_in_another_layout(unbroken, tmp_path, kind, later):
-    out = tmp_path / "run"
+def kill_the_second(out: Path, kind: str) -> tuple[str, ...]:
+    """A run that lost its second process after its first checkpoint; the words to go on with."""
     command = ("train", "smoke", "--method", "oar-p", "--out", str(out), "--resume")
     target = ("1", "oar_bench.training.update:policy_loss", "4", "kill")
     done = launch(DYING, *target, *command, kind=kind)
     assert done.returncode != 0
+    assert "another process of this run has ended" in done.stderr
     assert not left_over(out)
     assert [p.name for p in (out / "checkpoints").glob("step-*")] == ["step-000002"]
     assert read_json(out / "run.json")["processes"] == {"count": 2, "kind": kind}
+    return command
 
-    done = launch("-m", "oar_bench", *command, kind=later)
+
+def test_a_run_of_ddp_whose_process_was_killed_goes_on_by_fsdp2(unbroken, tmp_path):
+    out = tmp_path / "run"
+    command = kill_the_second(out, "ddp")
+    done = launch("-m", "oar_bench", *command, kind="fsdp2")
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip() == str(out / "checkpoints" / "step-000004")
+    same_run(out, unbroken)
+
+
+def test_a_run_of_fsdp2_whose_process_was_killed_goes_on_in_one(unbroken, smoke, start, tmp_path):
+    out = tmp_path / "run"
+    kill_the_second(out, "fsdp2")
+    train(smoke, "oar-p", 0, start, out, resume=True)
     same_run(out, unbroken)
 
 

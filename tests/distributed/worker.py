@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from safetensors.torch import save_file
 from oar_bench.answers import Grade, Grader
 from oar_bench.config import load_recipe
 from oar_bench.overhead.phases import PhaseTimer
+from oar_bench.training import update
+from oar_bench.training.loss import LossParts
 from oar_bench.training.policy import Policy
 from oar_bench.training.processes import ALONE, Processes
 from oar_bench.training.rollout import Rollout
@@ -37,6 +40,8 @@ class Case:
     method: str = "grpo"
     rigged: str = ""
     """Rewards by a response's number, where those of chance wouldn't make the case."""
+    broken: bool = False
+    """The last process's loss isn't a number."""
 
 
 CASES = {
@@ -45,6 +50,7 @@ CASES = {
     "uneven": Case({"prompts_per_step": 5, "loss_type": "dapo", "micro_batch_tokens": 60}),
     "silent": Case({"micro_batch_size": 3}, method="oar-g", rigged="odd groups are right"),
     "nothing": Case({"track": []}, rigged="all are right"),
+    "broken": Case({"micro_batch_size": 4}, broken=True),
     "kl": Case({"kl_beta": 0.1, "mini_batches": 3, "num_iterations": 2, "loss_type": "dr_grpo"}),
     "dynamic": Case(
         {"dynamic_sampling": 3, "prompts_per_step": 3, "mini_batches": 2},
@@ -86,6 +92,21 @@ class Watched(Trainer):
         ]
 
 
+@contextmanager
+def without_loss() -> Iterator[None]:
+    """The losses of this process aren't numbers."""
+    honest = update.policy_loss
+
+    def broken(*args: Any, **kwargs: Any) -> LossParts:
+        return replace(parts := honest(*args, **kwargs), loss=parts.loss * float("nan"))
+
+    update.policy_loss = broken
+    try:
+        yield
+    finally:
+        update.policy_loss = honest
+
+
 def observe(name: str, start: Path, processes: Processes = ALONE) -> dict[str, Any]:
     """The first gradient and the rows of the first step of a case."""
     case = CASES[name]
@@ -105,7 +126,8 @@ def observe(name: str, start: Path, processes: Processes = ALONE) -> dict[str, A
         return apply(rate)
 
     policy.apply = applied  # type: ignore[method-assign]
-    with Grader() as grader:
+    breaking = case.broken and processes.rank == processes.count - 1
+    with Grader() as grader, without_loss() if breaking else nullcontext():
         left = trainer.step(1, grader, PhaseTimer(1))
     after = {n: p.detach().float().clone() for n, p in policy.model.named_parameters()}
     return {
