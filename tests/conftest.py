@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +29,14 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = folder.parent
     os.environ["OAR_BENCH_CACHE"] = str(folder / "oar-bench-cache")
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible():
+    """Ctrl-C means what it means to a program started by hand: a shell starts what it puts in the
+    background with SIGINT ignored, which the command line honours and children inherit."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
