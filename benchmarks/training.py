@@ -151,6 +151,8 @@ def trl_trainer(
     )  # fmt: skip
 
     def reward(completions: list[str], **_: Any) -> list[float]:
+        for text in completions:  # graded as ours are; the reward is set, so that work is equal
+            ours.grader.grade(text, "7 7 7 7")
         return [float(i % 2) for i in range(len(completions))]
 
     data = Dataset.from_list([{"prompt": ours.prompt(i)} for i in range(args.prompts * 8)])

@@ -37,7 +37,7 @@ from oar_bench.engines.tokens import (
     response_text,
 )
 from oar_bench.errors import InputError
-from oar_bench.keyed import gumbel
+from oar_bench.keyed import GumbelStreams
 
 # transformers draws bars of its own for loading and saving; ours show the progress that matters.
 transformers_logging.disable_progress_bar()
@@ -53,6 +53,7 @@ class KeyedGumbel(LogitsProcessor):
             sampling.temperature,
         )
         self.top_p = TopPLogitsWarper(sampling.top_p) if sampling.top_p < 1 else None
+        self._noise: GumbelStreams | None = None
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Scores (B, V) of the next token -> noisy float64 scores (B, V)."""
@@ -60,7 +61,9 @@ class KeyedGumbel(LogitsProcessor):
         if self.top_p is not None:
             logits = self.top_p(input_ids, logits)
         step = input_ids.shape[1] - self.prompt_length
-        noisy: Any = logits + gumbel(self.seeds, step, scores.shape[1])
+        if self._noise is None:
+            self._noise = GumbelStreams(self.seeds, scores.shape[1])
+        noisy: Any = logits + self._noise.of(step)
         return noisy  # type: ignore[no-any-return]
 
 
