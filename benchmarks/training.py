@@ -10,14 +10,16 @@ same: loss `grpo`, one optimizer step, AdamW, no KL term, no pass for metrics. M
 
 TRL's phases: `rollout` is its `_generate`, `scoring` the rest of `_generate_and_score_completions`
 (rewards, advantages), `update` what is left of a step. Ours: `scoring` is grading, advantages,
-log-probabilities (none are needed here) and credit (none for grpo). Peak memory is resident memory
-over what the process held when the step began. "ratio" is TRL's seconds over ours: above 1 ours is
-faster. Without --model a Llama of the recipe tiny's sizes with random weights is made.
+log-probabilities (none are needed here) and credit (none for grpo). Peak memory is taken in two
+steps of each alone, in a process of its own: resident memory over what the process held when the
+trainer was made (the model, not yet the optimizer's state). "ratio" is TRL's seconds over ours:
+above 1 ours is faster. Without --model a Llama of tiny's sizes with random weights is made.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing as mp
 import statistics
 import tempfile
 import time
@@ -66,16 +68,15 @@ class Ours:
         self.length, self.turn = length, 0
 
     def step(self) -> Costs:
-        before = resident()
         timer = PhaseTimer(self.turn)
         self.turn += 1
         self.fixed("grpo", self.length, timer)
         seconds = {row["phase"]: row["seconds"] for row in timer.rows}
-        peak = max(row["peak_memory_mb"] for row in timer.rows)
         scoring = seconds["grading"] + seconds["logprobs"] + seconds["credit"]
         return {
             "rollout": seconds["rollout"], "scoring": scoring, "update": seconds["update"],
-            "step": sum(seconds.values()), "memory": peak - before,
+            "step": sum(seconds.values()),
+            "peak": max(row["peak_memory_mb"] for row in timer.rows),
         }  # fmt: skip
 
     def prompt(self, number: int) -> str:
@@ -105,16 +106,15 @@ class Timed(GRPOTrainer):
 class Turns(TrainerCallback):
     """Runs one of our steps beside each of TRL's, before it or after it."""
 
-    def __init__(self, ours: Callable[[], Costs]) -> None:
+    def __init__(self, ours: Callable[[], Costs] | None) -> None:
         self.ours, self.turn = ours, 0
         self.rows: list[dict[str, Any]] = []
         self.trainer: Any = None
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
-        if self.turn % 2 == 0:
+        if self.ours is not None and self.turn % 2 == 0:
             self._keep("ours", self.ours())
         self.trainer.spent = defaultdict(float)
-        self.before = resident()
         reset_peak()
         self.start = time.perf_counter()
 
@@ -123,9 +123,9 @@ class Turns(TrainerCallback):
         self._keep("trl", {
             "rollout": spent["rollout"], "scoring": spent["whole"] - spent["rollout"],
             "update": whole - spent["whole"], "step": whole,
-            "memory": peak_memory_mb() - self.before,
+            "peak": peak_memory_mb(),
         })  # fmt: skip
-        if self.turn % 2:
+        if self.ours is not None and self.turn % 2:
             self._keep("ours", self.ours())
         self.turn += 1
 
@@ -169,7 +169,34 @@ def measure(folder: Path, args: argparse.Namespace, length: int, group: int) -> 
     trl_trainer(folder, args, ours, length, group, turns).train()
     ours.grader.__exit__(None, None, None)
     rows = pd.DataFrame(turns.rows)
-    return rows[rows["turn"] > 0].assign(length=length, group=group)
+    rows = rows[rows["turn"] > 0].assign(length=length, group=group)
+    context = mp.get_context("spawn")
+    for name in ("ours", "trl"):
+        queue = context.Queue()
+        process = context.Process(target=alone, args=(name, folder, args, length, group, queue))
+        process.start()
+        rows.loc[rows["trainer"] == name, "memory"] = queue.get()
+        process.join()
+    return rows
+
+
+def alone(
+    name: str, folder: Path, args: argparse.Namespace, length: int, group: int, queue: Any
+) -> None:
+    """Two steps of one trainer in this process; its peak over what it held at their beginning."""
+    ours = Ours(folder, args, length, group)
+    if name == "ours":
+        before = resident()
+        peaks = [ours.step()["peak"] for _ in range(2)]
+    else:
+        turns = Turns(None)
+        args.repeats = 1
+        trainer = trl_trainer(folder, args, ours, length, group, turns)
+        ours.trainer.model.to("meta")  # what isn't used here is let go
+        before = resident()
+        trainer.train()
+        peaks = [row["peak"] for row in turns.rows]
+    queue.put(max(peaks) - before)
 
 
 def table(rows: pd.DataFrame) -> str:
