@@ -11,7 +11,7 @@ from oar_bench.engines.base import Sampling, cut_at_stop
 from oar_bench.errors import InputError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 
 def check_checkpoint(path: str | Path) -> Path:
@@ -23,6 +23,18 @@ def check_checkpoint(path: str | Path) -> Path:
         hint = "give the folder with config.json, such as RUN/checkpoints/step-000030"
         raise InputError("not a checkpoint: it has no config.json", str(path), hint)
     return folder
+
+
+def load_config(path: str | Path) -> PreTrainedConfig:
+    """The configuration of a local folder; InputError when it can't be read."""
+    from transformers import AutoConfig
+
+    try:
+        config: PreTrainedConfig = AutoConfig.from_pretrained(path, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        line = " ".join(str(error).split())[:300]
+        raise InputError(f"the checkpoint can't be read ({line})", str(path)) from error
+    return config
 
 
 def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from transformers import AutoConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from oar_bench.engines.base import Completion, Request, Sampling
 from oar_bench.engines.tokens import (
@@ -24,6 +24,7 @@ from oar_bench.engines.tokens import (
     check_length,
     encode_all,
     end_ids_of,
+    load_config,
     load_tokenizer,
     response_text,
 )
@@ -229,11 +230,7 @@ def head_sizes() -> list[int] | None:
 
 def saved_dtype(folder: Path) -> str:
     """The precision in which a checkpoint is saved; vLLM's own choice would halve float32."""
-    try:
-        dtype = AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config().dtype
-    except (OSError, ValueError, KeyError) as error:
-        line = " ".join(str(error).split())[:300]
-        raise InputError(f"the checkpoint can't be read ({line})", str(folder)) from error
+    dtype = load_config(folder).get_text_config().dtype
     return str(dtype).removeprefix("torch.") if dtype is not None else "auto"
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from oar_bench.answers.extract import AnswerType, ExtractMode
 from oar_bench.config import DataSettings, PassRateSettings, Recipe
-from oar_bench.engines.tokens import encode_all
+from oar_bench.engines.tokens import encode_all, load_config
 from oar_bench.errors import InputError
 from oar_bench.identity import fingerprint
 from oar_bench.records import SCHEMA, read_jsonl, write_json
@@ -248,9 +248,7 @@ def _lengths(problems: Sequence[Problem], recipe: Recipe) -> list[int]:
 
 def _check_context(longest: int, recipe: Recipe) -> None:
     """Refuse a prompt that some step would fail on, before the first step."""
-    from transformers import AutoConfig
-
-    config = AutoConfig.from_pretrained(str(recipe.model.path), local_files_only=True)
+    config = load_config(str(recipe.model.path))
     limit = getattr(config.get_text_config(), "max_position_embeddings", None)
     room = recipe.train.max_new_tokens
     if limit and longest + room > limit:

@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import PreTrainedConfig
 
 from oar_bench.config import Recipe
 from oar_bench.credit.memory import Sizes
 from oar_bench.engines.base import Sampling
-from oar_bench.engines.tokens import check_checkpoint, check_length, encode_all, load_tokenizer
-from oar_bench.errors import InputError
+from oar_bench.engines.tokens import (
+    check_checkpoint,
+    check_length,
+    encode_all,
+    load_config,
+    load_tokenizer,
+)
 from oar_bench.overhead.flops import Work
 from oar_bench.training.model import tiny_config, word_tokenizer
 from oar_bench.training.plan import adapter_parameters, as_rows, memory_plan, parameters
@@ -82,12 +87,7 @@ def _config(recipe: Recipe) -> tuple[PreTrainedConfig, Any]:
         tokenizer = word_tokenizer()
         return tiny_config(recipe.model, tokenizer), tokenizer
     folder = check_checkpoint(Path(recipe.model.path))
-    try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        line = " ".join(str(error).split())[:300]
-        raise InputError(f"its config.json can't be read ({line})", str(folder)) from error
-    return config, load_tokenizer(folder)
+    return load_config(folder), load_tokenizer(folder)
 
 
 def as_text(found: dict[str, Any]) -> str:
