@@ -15,7 +15,7 @@ import queue
 import random
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -233,7 +233,7 @@ def as_ready(
     work: Callable[[Session, Job], Awaitable[Result]],
     base_url: str,
     policy: Policy,
-) -> Iterator[Result]:
+) -> Generator[Result]:
     """Results of jobs as they become ready, `policy.concurrency` of them at once.
 
     When one fails for good no more are begun; those under way are still given out, and then the

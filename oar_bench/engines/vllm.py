@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -111,12 +111,13 @@ class VLLMEngine:
 
     def draw(
         self, prompts: Sequence[list[int]], seeds: Sequence[int], sampling: Sampling,
-        *, logprobs: bool = False,
+        *, logprobs: bool = False, between: Callable[[], None] = lambda: None,
     ) -> Generator[tuple[int, Any]]:  # fmt: skip
         """Responses to B prompts of token ids under B seeds, as they finish.
 
         Args:
             logprobs: ask for each sampled token's own log-probability too.
+            between: called before each pass; what it raises takes the requests back.
 
         Yields:
             The number of a prompt, and vLLM's `CompletionOutput` for it.
@@ -144,6 +145,7 @@ class VLLMEngine:
                     inside[number] = i
                 if not inside:
                     return
+                between()
                 with alive():
                     outputs = self.engine.step()
                 for output in outputs:

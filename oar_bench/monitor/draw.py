@@ -199,6 +199,7 @@ def compact(view: RunView, width: int, *, ascii_only: bool = False) -> list[Text
     amounts = Text(overflow="ellipsis")
     for found in view.quantities:
         name = {"kl_start": "KL", "response_length": "length", "grad_norm": "gradient"}
+        name["logprob_gap"] = "gap"
         amounts.append(f"{'  ' if amounts else ''}{name.get(found.key, found.key)} ", "dim")
         amounts.append(value(found.key, found.latest))
     lines = [head(view), progress(view, width, ascii_only=ascii_only)]

@@ -18,8 +18,11 @@ QUANTITIES = {
     "response_length": "response length",
     "truncated": "truncated",
     "grad_norm": "gradient norm",
+    "logprob_gap": "gap to sampler",
 }
 """Columns of metrics.jsonl that are shown, and what they are called."""
+ELSEWHERE_ONLY = frozenset({"logprob_gap"})
+"""Those that a run has only where another engine samples."""
 SHARES = frozenset({"truncated"})
 """Those that are shares of the responses, shown in per cent."""
 
@@ -61,7 +64,7 @@ class RunView:
             running, interrupted (unfinished, and no process holds the folder), finished,
             unreadable (run.json is damaged).
         step, steps: steps done and to be done; `steps` None: not known.
-        quantities: one for each name in `QUANTITIES`, in that order.
+        quantities: one for each name in `QUANTITIES` that the run has, in that order.
         phases: by their order in a step, over the newest steps.
         step_seconds: mean of the newest steps, checkpoints included; None: none is timed.
         spent: seconds in all steps that have rows.
@@ -217,7 +220,11 @@ def run_view(
         state=state,
         step=step,
         steps=steps,
-        quantities=tuple(quantity(key, rows.metrics) for key in QUANTITIES),
+        quantities=tuple(
+            quantity(key, rows.metrics)
+            for key in QUANTITIES
+            if key not in ELSEWHERE_ONLY or any(key in row for row in rows.metrics.values())
+        ),
         phases=phases_of(rows.timing),
         step_seconds=each,
         spent=math.fsum(s for row in rows.timing.values() for s in row.values()),

@@ -1,9 +1,11 @@
 """Signals that end a run in good order: SIGTERM, of a scheduler or `kill`, and SIGINT, of Ctrl-C.
 
-The first one is noted, and heeded where the next phase of a step would begin: the weights are then
-those of the last finished step, all its rows are written, and a checkpoint of it is made if there
-is none. So nothing that was finished is lost, and an update goes through to its checkpoint. A
-second one ends the program where it is; the run then goes on from its last checkpoint.
+The first one is noted, and heeded as soon as the weights are those of the last finished step and
+all its rows are written: before the next forward pass of a rollout, of log-probabilities or of
+credit, or where the next phase begins. A checkpoint of that step is then made if there is none. So
+nothing that was finished is lost, and an update goes through to its checkpoint. Of several
+processes none can leave a phase alone: they stop where their next phase begins. A second signal
+ends the program where it is; the run then goes on from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from oar_bench.console import say
+from oar_bench.training.processes import ALONE, Processes
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SAME = 1.0
@@ -47,14 +50,18 @@ class Interrupted(BaseException):
         return 128 + self.number
 
 
+class _Broken(BaseException):
+    """Breaks off a phase, on the way to the `stoppable` around it."""
+
+
 class Stop:
     """Whether a signal came, and what is to be done before it is obeyed."""
 
-    def __init__(self, leave: Callable[[], str], agree: Callable[[int], int]) -> None:
+    def __init__(self, leave: Callable[[], str], processes: Processes = ALONE) -> None:
         self.number = 0
         """The signal that came, or 0."""
         self.phase = ""
-        self._leave, self._agree = leave, agree
+        self._leave, self._processes = leave, processes
         self._since = 0.0
         self._left = False
 
@@ -63,11 +70,27 @@ class Stop:
         now = time.monotonic()
         if not self.number:
             self.number, self._since = number, now
-            line = "stopping after this phase; once more to stop at once"
-            # By a thread: the program may be within a print, which can't be entered twice.
-            _thread.start_new_thread(say, (f"oar-bench: {line}",))
+            if self._processes.is_first:
+                # By a thread: the program may be within a print, which can't be entered twice.
+                _thread.start_new_thread(say, (f"oar-bench: {self._waiting()}",))
         elif now - self._since >= SAME:
             raise Interrupted(number, "at once")
+
+    def _waiting(self) -> str:
+        """What the signal that came will wait for, in words."""
+        waits = self.phase in CHANGING or self._processes.count > 1
+        line = f"stopping after this phase ({self.phase})" if self.phase and waits else "stopping"
+        return f"{line}; once more to stop at once, with the last checkpoint kept"
+
+    def between(self) -> None:
+        """Call it within phases, as often as may be: where they leave the weights alone the run
+        stops here if a signal came, unless others have to stop with it.
+
+        Raises:
+            BaseException: that `stoppable` takes for the signal.
+        """
+        if self.number and self.phase not in CHANGING and self._processes.count == 1:
+            raise _Broken
 
     def check(self, phase: str = "") -> None:
         """Call it where a phase is about to begin: there the run stops if a signal came.
@@ -76,8 +99,9 @@ class Stop:
             Interrupted: a signal came, and the run is left as it should be.
         """
         if phase not in UNBROKEN:
-            self.number = self._agree(self.number)
-            if self.number:
+            heard = max(self._processes.gather(self.number))
+            if heard:  # else one may have come meanwhile, for the next check
+                self.number = heard
                 self.obey()
         self.phase = phase
 
@@ -97,27 +121,26 @@ class Stop:
 
 
 @contextmanager
-def stoppable(
-    leave: Callable[[], str], agree: Callable[[int], int] = lambda number: number
-) -> Iterator[Stop]:
-    """Inside, a signal waits for the next `check` of the value; the handlers before come back.
+def stoppable(leave: Callable[[], str], processes: Processes = ALONE) -> Iterator[Stop]:
+    """Inside, a signal waits for the value's next `check` or `between`; afterwards the handlers
+    from before are back.
 
     Signals that are ignored stay so (`nohup`), and outside the main thread nothing is changed.
 
     Args:
         leave: makes the run one that can go on; says in words where it was left.
-        agree: gives the signal that any of several processes got, from this one's (0: none). It is
-            called at the same phases in all of them.
+        processes: those that stop together, when any of them got a signal. All of them call
+            `check` for the same phases.
 
     Raises:
         Interrupted: a signal came. Also where it ended a process that this one needs, and so made
             a phase fail that leaves the weights alone: schedulers signal all processes of a job.
     """
-    stop = Stop(leave, agree)
+    stop = Stop(leave, processes)
     with _handling(stop.handle, SIGNALS):
         try:
             yield stop
-        except Exception as error:
+        except (Exception, _Broken) as error:
             if not stop.is_due or stop.phase in CHANGING:
                 raise
             try:

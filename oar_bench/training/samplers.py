@@ -10,14 +10,21 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from oar_bench.config import Recipe
 from oar_bench.engines.base import Sampling
 from oar_bench.engines.hf import Sampled, check_context, sample
+from oar_bench.engines.weights import base_of
 from oar_bench.errors import InputError
 from oar_bench.training.processes import ALONE, Processes
+
+
+def nothing() -> None:
+    """What is done between two computations, unless `heed` says more."""
 
 
 class Sampler(Protocol):
     """Samples responses with the newest weights it was given."""
 
     name: str
+    between: Callable[[], None]
+    """Called again and again within a rollout; what it raises ends the rollout."""
 
     def sync(self, model: PreTrainedModel, step: int) -> None:
         """Take over the weights with which step `step` begins; called before its rollout."""
@@ -47,6 +54,7 @@ class HFSampler:
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch_size: int
     ) -> None:
         self.model, self.tokenizer, self.batch_size = model, tokenizer, batch_size
+        self.between = nothing  # the model's own passes say more
 
     def sync(self, model: PreTrainedModel, step: int) -> None:
         """Keep the model; its weights are the newest."""
@@ -91,6 +99,7 @@ class ForAll:
         self.processes = processes
         self.own = make() if processes.is_first else None
         self.name = "for all"
+        self.between = nothing  # none of several processes can break off by itself
 
     def sync(self, model: PreTrainedModel, step: int) -> None:
         """See `Sampler`."""
@@ -125,6 +134,15 @@ class ForAll:
         """See `Sampler`."""
         if self.own is not None:
             self.own.close()
+
+
+def heed(between: Callable[[], None], model: PreTrainedModel, sampler: Sampler) -> None:
+    """Have `between` called before each forward pass of a model, so before each token that it
+    samples, and again and again while another engine samples."""
+    # Every pass begins there, also where adapters or a loss pass the model's own call by.
+    embedding = base_of(model).get_input_embeddings()
+    embedding.register_forward_pre_hook(lambda *_: between())
+    sampler.between = between
 
 
 def sampler_of(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ from oar_bench.engines.tokens import check_length
 from oar_bench.engines.vllm_process import COMPANION
 from oar_bench.engines.weights import WeightsFolder, base_of, exchange_of, weights_dtype
 from oar_bench.errors import InputError
+from oar_bench.training.samplers import nothing
 
 CONTROL = Policy(concurrency=1, timeout=1800.0, retries=0)
 """Of calls that change the server: not tried again, since one that fails may have done half."""
@@ -50,6 +52,7 @@ class ServerSampler:
         self.root = engine.base_url.removesuffix("/v1")
         self.step = 1
         self.version: str | None = None
+        self.between: Callable[[], None] = nothing
 
     @classmethod
     def connect(
@@ -119,7 +122,11 @@ class ServerSampler:
             return i, await session.post("completions", body, read)
 
         numbers = range(len(prompts))
-        found = dict(as_ready(numbers, ask, self.engine.base_url, self.engine.policy))
+        found = {}
+        with closing(as_ready(numbers, ask, self.engine.base_url, self.engine.policy)) as ready:
+            for i, response in ready:
+                found[i] = response
+                self.between()
         if self.version is not None:
             now = (fetch(self.root, "weight_info") or {}).get("weight_version")
             if now != self.version:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from oar_bench.errors import InputError, os_line
+from oar_bench.training.interrupts import Interrupted
 from oar_bench.training.logprobs import LogprobModel
 from oar_bench.training.processes import Processes
 from oar_bench.training.trainee import Replicated, Sharded, Trainee
@@ -78,6 +79,10 @@ class Several(Processes):
             try:
                 yield
                 self.gather(None)  # nobody leaves before the last file is written
+            except (Interrupted, KeyboardInterrupt) as error:
+                if self.is_first:
+                    raise
+                raise SystemExit(getattr(error, "code", 130)) from None  # the first one says it
             except (InputError, OSError) as error:
                 line = str(error) if isinstance(error, InputError) else os_line(error)
                 if line is None:
@@ -100,10 +105,17 @@ class Several(Processes):
         dist.all_gather_object(heard, (value, failure), group=self.group)
         failures = [said for _, said in heard if said is not None]
         if failures and not self.is_first:
+            self._outlive_first()
             raise SystemExit(2)
         if failures:
             raise _Told(failures[0])
         return [told for told, _ in heard]
+
+    def _outlive_first(self) -> None:
+        """Wait for the first process's end: launchers signal all others as soon as one ends, and it
+        has an engine to close and the line to say."""
+        with suppress(RuntimeError):  # so its end is told
+            dist.recv(torch.empty(1), src=0, group=self.group)
 
 
 class _Told(Exception):

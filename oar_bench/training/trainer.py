@@ -63,7 +63,7 @@ from oar_bench.training.run import (
     refuse_begun,
     write_overlap,
 )
-from oar_bench.training.samplers import sampler_of
+from oar_bench.training.samplers import heed, sampler_of
 from oar_bench.training.sources import Source, source_of
 from oar_bench.training.update import Experience, learning_rate, update
 
@@ -358,7 +358,8 @@ def train(
                     tidy(run.checkpoints)
             return f"after step {done}" if done else "before step 1 was done"
 
-        stop = stack.enter_context(stoppable(leave, lambda n: max(processes.gather(n))))
+        stop = stack.enter_context(stoppable(leave, processes))
+        heed(stop.between, trainer.model, trainer.sampler)
         for step in range(done + 1, steps + 1):
             timer = PhaseTimer(step, before=stop.check)
             again = opening if opening is not None and opening.has(step) else replay

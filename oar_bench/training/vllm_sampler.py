@@ -15,6 +15,7 @@ from oar_bench.engines.hf import Sampled
 from oar_bench.engines.vllm import VLLMEngine, head_sizes
 from oar_bench.engines.weights import WeightsFolder, base_of, exchange_of, weights_dtype
 from oar_bench.errors import InputError
+from oar_bench.training.samplers import nothing
 
 
 class VLLMSampler:
@@ -37,6 +38,7 @@ class VLLMSampler:
         if sleep:
             engine.sleep()
         self.asleep = sleep
+        self.between: Callable[[], None] = nothing
 
     @classmethod
     def start(
@@ -88,7 +90,8 @@ class VLLMSampler:
         self, prompts: Sequence[list[int]], seeds: Sequence[int], sampling: Sampling
     ) -> Sampled:
         """See `Sampler`."""
-        found = dict(self.engine.draw(prompts, seeds, sampling, logprobs=True))
+        drawn = self.engine.draw(prompts, seeds, sampling, logprobs=True, between=self.between)
+        found = dict(drawn)
         outputs = [found[i] for i in range(len(prompts))]
         if self.sleep:
             self.engine.sleep()

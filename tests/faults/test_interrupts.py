@@ -13,11 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from oar_bench.config import changes_of, load_recipe
 from oar_bench.errors import InputError
 from oar_bench.records import read_json
 from oar_bench.training import interrupts
+from oar_bench.training import trainer as trainer_module
 from oar_bench.training.checkpoint import is_whole, latest_checkpoint
 from oar_bench.training.interrupts import Interrupted, Stop, stoppable, terminable
+from oar_bench.training.processes import Processes
+from oar_bench.training.samplers import heed
 from oar_bench.training.trainer import train
 
 from .runs import assert_same_run, rows_of
@@ -126,7 +130,7 @@ def test_a_second_signal_ends_at_once(
 
 def test_signals_in_quick_succession_are_one():
     """A launcher passes Ctrl-C on to processes that had it from the terminal."""
-    stop = Stop(lambda: "left", lambda number: number)
+    stop = Stop(lambda: "left")
     stop.handle(INT)
     stop.handle(TERM)
     with pytest.raises(Interrupted, match="stopped by SIGINT left"):
@@ -134,20 +138,65 @@ def test_signals_in_quick_succession_are_one():
 
 
 def test_a_checkpoint_is_not_put_off():
-    stop = Stop(lambda: "left", lambda number: number)
+    stop = Stop(lambda: "left")
     stop.handle(TERM)
     stop.check("checkpoint")
+    stop.between()
     with pytest.raises(Interrupted):
         stop.check("update")
+
+
+class Second(Processes):
+    """The second of two processes; `heard` is what the first one says, `meanwhile` what comes to
+    this one while it listens."""
+
+    rank, count = 1, 2
+
+    def __init__(self, heard: int = 0) -> None:
+        self.heard = heard
+        self.meanwhile = lambda: None
+
+    def gather(self, value):
+        self.meanwhile()
+        return [self.heard, value]
 
 
 def test_all_processes_stop_when_one_got_the_signal():
     left = []
     with pytest.raises(Interrupted) as caught, stoppable(
-        lambda: left.append(1) or "here", agree=lambda number: max(number, TERM)
+        lambda: left.append(1) or "here", Second(heard=TERM)
     ) as stop:  # fmt: skip
         stop.check("rollout")
     assert (caught.value.code, left) == (143, [1])
+
+
+def test_a_signal_is_not_lost_while_a_process_listens_to_the_others():
+    second = Second()
+    stop = Stop(lambda: "left", second)
+    second.meanwhile = lambda: None if stop.number else stop.handle(TERM)
+    stop.check("rollout")  # too late for this one: the first process hasn't heard of it
+    with pytest.raises(Interrupted, match="SIGTERM left"):
+        stop.check("update")
+
+
+def test_one_of_several_processes_waits_for_the_phase_and_the_first_says_so(monkeypatch):
+    said = []
+    monkeypatch.setattr(interrupts._thread, "start_new_thread", lambda say, line: said.append(line))
+    stop = Stop(lambda: "left", Second())
+    stop.check("rollout")
+    stop.handle(TERM)
+    stop.between()
+    assert said == []
+    first = Second()
+    first.rank = 0
+    stop = Stop(lambda: "left", first)
+    stop.check("rollout")
+    stop.handle(TERM)
+    [(line,)] = said
+    assert line == (
+        "oar-bench: stopping after this phase (rollout); once more to stop at once, with the last "
+        "checkpoint kept"
+    )
 
 
 def test_a_phase_that_fails_as_its_helper_was_signalled_too_is_a_stop():
@@ -215,6 +264,51 @@ def test_callers_from_python_get_an_exception(smoke, start, signalled, tmp_path)
     assert is_whole(tmp_path / "run" / "checkpoints" / "step-000001")
 
 
+LORA = ["model.lora.rank=2", "model.lora.alpha=4"]
+
+
+@pytest.mark.parametrize(
+    ("method", "phase", "passes"), [("grpo", "rollout", 5), ("grpo", "logprobs", 1),
+                                    ("oar-p", "credit", 2), ("oar-g", "credit", 2)],
+)  # fmt: skip
+@pytest.mark.parametrize("changes", [[], LORA], ids=["whole", "lora"])
+def test_a_signal_within_a_phase_waits_for_one_pass_alone(
+    start, monkeypatch, tmp_path, method, phase, passes, changes
+):
+    """A token's, in a rollout. What is left goes on to the weights of an unbroken run."""
+    recipe = load_recipe("smoke", changes_of([*changes, "train.steps=3"]))
+    out, seen, now = tmp_path / "run", [], []
+
+    class Watched(trainer_module.PhaseTimer):
+        def phase(self, name):
+            now[:] = [self.step, name]
+            return super().phase(name)
+
+    def count(between, model, sampler):
+        def counted():
+            if now == [2, phase]:
+                seen.append(1)
+                if len(seen) == passes:
+                    os.kill(os.getpid(), TERM)
+            between()
+
+        heed(counted, model, sampler)
+
+    monkeypatch.setattr(trainer_module, "PhaseTimer", Watched)
+    monkeypatch.setattr(trainer_module, "heed", count)
+    with pytest.raises(Interrupted, match="SIGTERM after step 1"):
+        train(recipe, method, 0, start, out)
+    assert len(seen) == passes
+    assert is_whole(out / "checkpoints" / "step-000001")
+    monkeypatch.undo()
+    last = train(recipe, method, 0, start, out, resume=True)
+    whole = train(recipe, method, 0, start, tmp_path / "whole")
+    for name in ("model.safetensors", "trainer_state.safetensors"):
+        assert (last / name).read_bytes() == (whole / name).read_bytes()
+    assert rows_of(out, "rollouts") == rows_of(tmp_path / "whole", "rollouts")
+    assert rows_of(out, "metrics") == rows_of(tmp_path / "whole", "metrics")
+
+
 REPRODUCE = ("reproduce", "smoke", "--methods", "grpo,oar-p", "--seeds", "1")
 
 
@@ -270,6 +364,6 @@ def test_a_process_that_is_signalled_from_outside(unbroken, tmp_path, number):
         assert run.wait(300) == 128 + number, (tmp_path / "log").read_text()
     lines = (tmp_path / "log").read_text().splitlines()
     assert lines[-1].startswith(f"oar-bench: stopped by {signal.Signals(number).name} after step")
-    assert "oar-bench: stopping after this phase; once more to stop at once" in lines
+    assert any(line.startswith("oar-bench: stopping") for line in lines)
     done = len(rows_of(out, "metrics"))
     assert is_whole(out / "checkpoints" / f"step-{done:06d}")

@@ -12,8 +12,8 @@ from rich.cells import cell_len
 from oar_bench.monitor.draw import compact, detail, fit, snapshot
 from oar_bench.monitor.folder import Snapshot
 from oar_bench.monitor.table import table, window
-from oar_bench.monitor.view import RunView, project_view, run_view
-from tests.monitor.runs import about
+from oar_bench.monitor.view import Rows, RunView, project_view, run_view
+from tests.monitor.runs import about, metrics
 from tests.monitor.test_view import rows
 
 HOSTILE = "x\x1b[2J\x1b]0;owned\x07\r\n[bold red]\u202e\u200bevil[/bold red] 汉字漢字"
@@ -62,6 +62,14 @@ def test_three_lines_for_a_stage_among_many():
         "reward 0.375  KL 0.003  length 33.0  truncated 25.0 %  gradient 0.333"
     )  # fmt: skip
     assert lines[3:] == ["rollout 75 %   update 25 %"]
+
+
+def test_the_gap_to_another_sampler_is_shown_where_there_is_one():
+    gaps = Rows({step: metrics(step, logprob_gap=3e-7 * step) for step in (1, 2)}, {})
+    seen = run_view("a", about(), gaps, "running")
+    assert "gap to sampler       6e-07  mean   4.5e-07  ▁█" in plain(detail(seen, 100))
+    assert plain(compact(seen, 120)).splitlines()[2].endswith("gradient 0.5  gap 6e-07")
+    assert "gap" not in plain(detail(view(), 100)) + plain(compact(view(), 120))
 
 
 def test_an_interrupted_run_says_how_to_go_on():

@@ -47,6 +47,16 @@ def test_a_view_by_hand():
     assert view.spent == 16.0
 
 
+def test_the_gap_to_another_sampler_is_a_quantity_of_runs_that_have_one():
+    gaps = {1: metrics(1, logprob_gap=0.25), 2: metrics(2), 3: metrics(3, logprob_gap=0.75)}
+    view = run_view("", about(), Rows(gaps, {}), "running")
+    found = view.quantity("logprob_gap")
+    assert (found.latest, found.recent, found.series) == (0.75, 0.5, (0.25, None, 0.75))
+    assert as_dict(view)["metrics"]["logprob_gap"] == {"latest": 0.75, "recent": 0.5}
+    alone = run_view("", about(), rows(1, 2), "running")
+    assert "logprob_gap" not in [found.key for found in alone.quantities]
+
+
 def test_a_single_step_is_better_than_none():
     view = run_view("", about(), rows(1), "running")
     assert (view.step_seconds, view.left) == (12.0, 36.0)
