@@ -36,7 +36,7 @@ from oar_bench.engines.vllm_process import (
     shielded,
     watch,
 )
-from oar_bench.errors import InputError
+from oar_bench.errors import AGAIN, InputError
 
 # Requests kept inside vLLM, in batches: enough that a place that falls free is filled at once.
 AHEAD = 2
@@ -152,7 +152,10 @@ class VLLMEngine:
                     if output.finished and output.request_id in inside:
                         done = output.outputs[0]
                         if done.finish_reason not in ("stop", "length"):
-                            raise RuntimeError(f"vLLM ended a response by {done.finish_reason!r}")
+                            raise InputError(
+                                f"vLLM ended a response by {done.finish_reason!r}: its processes "
+                                "were told to end", "engine vllm", AGAIN,
+                            )  # fmt: skip
                         yield inside.pop(output.request_id), done
         finally:
             if inside:

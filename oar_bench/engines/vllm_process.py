@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import connection
+from multiprocessing import connection, resource_tracker
 from typing import Any
 
 import psutil
 
-from oar_bench.errors import InputError
+from oar_bench.errors import AGAIN, InputError
 
 COMPANION = f"{__name__}.Companion"
 
@@ -69,6 +69,8 @@ def shielded() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    # multiprocessing begins it before the first process, and would unblock the signal in doing so.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -113,7 +115,7 @@ def alive() -> Iterator[None]:
     except EngineDeadError as error:
         raise InputError(
             "vLLM's engine died", "engine vllm",
-            "what is finished is kept: run the same command again (train: with --resume) to go on",
+            f"what is finished is kept: {AGAIN}",
         ) from error  # fmt: skip
 
 

@@ -174,6 +174,10 @@ def _walk(folder: Path, depth: int) -> Iterator[Path]:
             inside = list(entries)
     except (FileNotFoundError, NotADirectoryError):
         return
+    except OSError:
+        if depth == DEPTH:
+            raise
+        return  # one among others that can't be looked into
     names = {entry.name for entry in inside}
     if RUN in names:
         yield folder
@@ -181,8 +185,15 @@ def _walk(folder: Path, depth: int) -> Iterator[Path]:
     if PROJECT in names:
         yield folder
     for entry in inside if depth else []:
-        if entry.name not in ELSEWHERE and entry.name[0] != "." and entry.is_dir():
+        if entry.name not in ELSEWHERE and entry.name[0] != "." and _is_folder(entry):
             yield from _walk(folder / entry.name, depth - 1)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # of a link into what can't be looked into
+        return False
 
 
 def _planned(project: Path) -> list[Path]:

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from oar_bench.console import say
+from oar_bench.errors import InputError
 from oar_bench.training.processes import ALONE, Processes
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -125,7 +126,9 @@ def stoppable(leave: Callable[[], str], processes: Processes = ALONE) -> Iterato
     """Inside, a signal waits for the value's next `check` or `between`; afterwards the handlers
     from before are back.
 
-    Signals that are ignored stay so (`nohup`), and outside the main thread nothing is changed.
+    Signals that are ignored stay so (`nohup`), and outside the main thread nothing is changed. The
+    run is left as it should be also where an InputError ends it in a phase that leaves the weights
+    alone: an engine that samples for it has died.
 
     Args:
         leave: makes the run one that can go on; says in words where it was left.
@@ -141,8 +144,14 @@ def stoppable(leave: Callable[[], str], processes: Processes = ALONE) -> Iterato
         try:
             yield stop
         except (Exception, _Broken) as error:
-            if not stop.is_due or stop.phase in CHANGING:
+            if stop.phase in CHANGING:
                 raise
+            if not stop.is_due:
+                if isinstance(error, InputError) and processes.count == 1:
+                    leave()
+                raise
+            if processes.count > 1:  # the others aren't here, to leave the run together
+                raise Interrupted(stop.number, "at once") from error
             try:
                 stop.obey()
             except Interrupted as interrupted:

@@ -20,7 +20,7 @@ from oar_bench.training import interrupts
 from oar_bench.training import trainer as trainer_module
 from oar_bench.training.checkpoint import is_whole, latest_checkpoint
 from oar_bench.training.interrupts import Interrupted, Stop, stoppable, terminable
-from oar_bench.training.processes import Processes
+from oar_bench.training.processes import ALONE, Processes
 from oar_bench.training.samplers import heed
 from oar_bench.training.trainer import train
 
@@ -216,6 +216,44 @@ def test_a_phase_that_fails_as_its_helper_was_signalled_too_is_a_stop():
     with pytest.raises(InputError):
         broken("update")
     assert left == ["rollout"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "rank", "kept"), [("rollout", 0, [1]), ("credit", 0, [1]), ("update", 0, []),
+                                ("rollout", 1, [])],
+)  # fmt: skip
+def test_an_engine_that_dies_costs_no_finished_step(phase, rank, kept):
+    """Of one process, which has that step's weights at hand in phases that don't change them."""
+    left = []
+    with pytest.raises(InputError, match="died"), stoppable(  # noqa: PT012
+        lambda: left.append(1) or "after step 3", Second() if rank else ALONE
+    ) as stop:  # fmt: skip
+        stop.check(phase)
+        raise InputError("vLLM's engine died")
+    assert left == kept
+
+
+def test_several_processes_are_not_left_together_where_one_alone_failed():
+    left = []
+    with pytest.raises(Interrupted, match="SIGTERM at once"), stoppable(  # noqa: PT012
+        lambda: left.append(1) or "after step 3", Second()
+    ) as stop:  # fmt: skip
+        stop.check("rollout")
+        stop.handle(TERM)
+        raise InputError("vLLM's engine died")
+    assert left == []
+
+
+def test_processes_begun_under_a_shield_do_not_get_ctrl_c():
+    """Also the first one of multiprocessing, which begins a helper of its own before."""
+    look = "import signal as s; print(s.SIGINT in s.pthread_sigmask(s.SIG_BLOCK, []))"
+    code = (
+        "import multiprocessing as m; from oar_bench.engines.vllm_process import shielded\n"
+        f"with shielded():\n    p = m.get_context('spawn').Process(target=exec, args=({look!r},))\n"
+        "    p.start()\np.join()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_handlers_come_back_and_what_is_ignored_stays_so():

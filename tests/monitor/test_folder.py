@@ -139,6 +139,22 @@ def test_damaged_plans_and_runs_are_told_not_raised(tmp_path: Path):
     assert len(Watcher(out).look().runs) == 1
 
 
+def test_a_folder_that_can_not_be_looked_into_hides_no_other(tmp_path: Path, monkeypatch):
+    make_run(tmp_path / "mine", 2)
+    make_run(tmp_path / "theirs", 2)
+    real = os.scandir
+
+    def refusing(path):
+        if Path(path).name == "theirs":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    assert [run.label for run in Watcher(tmp_path).look().runs] == ["mine"]
+    with pytest.raises(PermissionError):
+        Watcher(tmp_path / "theirs").look()
+
+
 def test_nothing_there_yet(tmp_path: Path):
     watcher = Watcher(tmp_path / "later")
     assert watcher.look() == Snapshot(())
