@@ -39,6 +39,9 @@ class Served:
     """Whether the server is vLLM, which takes more settings and shows token ids."""
 
 
+NAMED = "--model-name (in a recipe rollout.model_name)"
+
+
 def look_up(base_url: str, name: str | None) -> Served:
     """The model of that name on a server, or its only one.
 
@@ -57,12 +60,12 @@ def look_up(base_url: str, name: str | None) -> Served:
     if name is None:
         if cards:
             served = f"it serves {', '.join(sorted(cards)[:8])}"
-            raise InputError(served, base_url, "choose one with --model-name")
-        hint = "check the address, most end in /v1, or name a model with --model-name"
+            raise InputError(served, base_url, f"choose one with {NAMED}")
+        hint = f"check the address, most end in /v1, or name a model with {NAMED}"
         raise InputError("it lists no models", base_url, hint)
     if cards and name not in cards:
         raise InputError(
-            f"unknown model {name!r} on {base_url}", "--model-name", nearest(name, sorted(cards))
+            f"unknown model {name!r} on {base_url}", NAMED, nearest(name, sorted(cards))
         )
     card = cards.get(name, {})
     context = card.get("max_model_len")

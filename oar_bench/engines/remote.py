@@ -151,7 +151,7 @@ def refusal(response: httpx2.Response, base_url: str) -> Exception:
     mends = {
         401: f"set the environment variable {KEY_VARIABLE} to a key of this server",
         403: f"set {KEY_VARIABLE} to a key that may use this model",
-        404: "check --base-url (most end in /v1) and --model-name",
+        404: "check the address (most end in /v1) and the model's name (--model-name)",
     }
     return InputError(line, base_url, mends.get(status, "the request itself is refused"))
 
@@ -206,7 +206,7 @@ def fetch(base_url: str, path: str, timeout: float = 10.0) -> dict[str, Any] | N
     except httpx2.RequestError as error:
         raise InputError(
             f"the server can't be reached ({_line(str(error)) or type(error).__name__})", base_url,
-            "start it, or check --base-url",
+            "start it, or check its address",
         ) from error  # fmt: skip
     if response.status_code in (401, 403):
         raise refusal(response, base_url)

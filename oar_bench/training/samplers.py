@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -13,6 +14,9 @@ from oar_bench.engines.hf import Sampled, check_context, sample
 from oar_bench.engines.weights import base_of
 from oar_bench.errors import InputError
 from oar_bench.training.processes import ALONE, Processes
+
+FOREIGN = 0.5
+"""Mean gap in nats that equal weights don't have: bfloat16 against float32 makes some 0.01."""
 
 
 def nothing() -> None:
@@ -143,6 +147,34 @@ def heed(between: Callable[[], None], model: PreTrainedModel, sampler: Sampler) 
     embedding = base_of(model).get_input_embeddings()
     embedding.register_forward_pre_hook(lambda *_: between())
     sampler.between = between
+
+
+def check_gap(gap: float | None, weights: Mapping[str, Any], top_p: float) -> None:
+    """Refuse a sampler that is given the trainer's weights and yet samples from another model.
+
+    Args:
+        gap: mean |log pi_trainer - log pi_sampler| of a step, in nats; None: there is none.
+        weights: what the sampler's `metrics` says of its weights.
+        top_p: of the sampling; it raises the sampler's log-probabilities by up to -log(top_p).
+
+    Raises:
+        InputError: the gap of equal weights is beyond what their precision explains.
+
+    >>> check_gap(3e-7, {"weights_age": 0}, 1.0)
+    >>> check_gap(2.0, {"weights_age": 3}, 1.0)  # old weights explain it
+    >>> try:
+    ...     check_gap(2.0, {"weights_age": 0}, 1.0)
+    ... except InputError as error:
+    ...     error.message
+    'the sampler of this run has another model: their log-probabilities lie 2.00 nats apart'
+    """
+    if gap is None or weights.get("weights_age") != 0 or gap <= FOREIGN - math.log(top_p):
+        return
+    raise InputError(
+        f"the sampler of this run has another model: their log-probabilities lie {gap:.2f} nats "
+        "apart", "rollout.engine",
+        "have it serve the checkpoint that the run begins from, then go on with --resume",
+    )  # fmt: skip
 
 
 def sampler_of(

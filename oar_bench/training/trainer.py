@@ -63,7 +63,7 @@ from oar_bench.training.run import (
     refuse_begun,
     write_overlap,
 )
-from oar_bench.training.samplers import heed, sampler_of
+from oar_bench.training.samplers import check_gap, heed, sampler_of
 from oar_bench.training.sources import Source, source_of
 from oar_bench.training.update import Experience, learning_rate, update
 
@@ -200,6 +200,8 @@ class Trainer:
         rollout, advantages = part_of(drawn, used), gains[used]
         with timer.phase("logprobs") as row:
             before = before_update(self.policy, rollout, settings)
+            gap, _ = before.metrics.get("logprob_gap", (None, 0))
+            check_gap(gap, self.sampler.metrics(), settings.top_p)
             row["tokens"] = before.passes * int(rollout.attention_mask.sum())
         with timer.phase("credit") as row:
             batch = credit_batch(

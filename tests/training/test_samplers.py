@@ -6,6 +6,8 @@ What vLLM itself makes of them is in test_vllm_rollouts.py.
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +20,7 @@ from oar_bench.engines.vllm_process import COMPANION
 from oar_bench.engines.weights import FILE
 from oar_bench.errors import InputError
 from oar_bench.records import read_json, read_jsonl
+from oar_bench.training import samplers
 from oar_bench.training.run import describe
 from oar_bench.training.samplers import HFSampler, sampler_of
 from oar_bench.training.server_sampler import ServerSampler, why_not
@@ -40,8 +43,9 @@ class StandIn:
 
         return call
 
-    def draw(self, prompts, seeds, sampling, *, logprobs):
+    def draw(self, prompts, seeds, sampling, *, logprobs, between):
         self.calls.append(f"draw {len(prompts)}")
+        between()
         for i in reversed(range(len(prompts))):  # they finish in any order
             ids = [prompts[i][0], 1]
             places = [{token: SimpleNamespace(logprob=-float(token))} for token in ids]
@@ -254,7 +258,8 @@ def test_another_machine_needs_a_folder_that_both_see(tmp_path):
     assert why_not(known, far.model_copy(update={"exchange": str(tmp_path)})) is None
 
 
-def test_a_rows_age_reaches_metrics_jsonl(smoke, start, server, tmp_path):
+def test_a_rows_age_reaches_metrics_jsonl(smoke, start, server, monkeypatch, tmp_path):
+    monkeypatch.setattr(samplers, "FOREIGN", math.inf)  # the stand-in invents log-probabilities
     VLLMServer(server, dev=False)
     rollout = RolloutSettings(engine="server", base_url=server.url)
     recipe = smoke.model_copy(update={
@@ -333,3 +338,42 @@ def test_replies_that_cannot_be_trained_on_are_refused(model, tokenizer, server,
         sampler.sample(PROMPTS, [1, 2], Sampling(max_new_tokens=4))
     with pytest.raises(InputError, match="context of 48"):
         sampler.sample(PROMPTS, [1, 2], Sampling(max_new_tokens=46))
+
+
+@pytest.mark.parametrize(("age", "refused"), [(0, True), (1, False)])
+def test_a_sampler_of_another_model_is_refused_before_its_first_update(
+    smoke, start, monkeypatch, tmp_path, age, refused
+):
+    """With newest weights no token is 0.5 nats off; with old ones it may be."""
+    honest = HFSampler.sample
+
+    def foreign(self, prompts, seeds, sampling):
+        drawn = honest(self, prompts, seeds, sampling)
+        return replace(drawn, logprobs=[[-9.0] * len(row) for row in drawn.responses])
+
+    monkeypatch.setattr(HFSampler, "sample", foreign)
+    monkeypatch.setattr(HFSampler, "metrics", lambda self: {"weights_age": age, "stale": age > 0})
+    recipe = smoke.model_copy(update={"train": smoke.train.model_copy(update={"steps": 1})})
+    if refused:
+        with pytest.raises(InputError, match=r"another model.*nats apart; have it serve"):
+            train(recipe, "grpo", 0, start, tmp_path / "run")
+        assert not list(read_jsonl(tmp_path / "run" / "metrics.jsonl"))
+    else:
+        assert train(recipe, "grpo", 0, start, tmp_path / "run").is_dir()
+
+
+def test_rollouts_of_engines_can_be_broken_off(model, tokenizer, server, tmp_path):
+    """Between vLLM's passes, and between the responses of a server."""
+
+    class Enough(BaseException):
+        pass
+
+    def enough():
+        raise Enough
+
+    vllm = VLLMSampler(StandIn(), Folder([]))
+    VLLMServer(server)
+    for sampler in (vllm, connect(server, model, tokenizer, exchange=str(tmp_path))):
+        sampler.between = enough
+        with pytest.raises(Enough):
+            sampler.sample(PROMPTS, [1, 2], Sampling(max_new_tokens=2))
