@@ -246,7 +246,9 @@ class JsonlWriter:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         repair_tail(path)
-        self._file = path.open("ab")
+        self._path = path
+        # Without a buffer: what didn't fit on a full disk would wait in it, to be written later.
+        self._file = path.open("ab", buffering=0)
 
     def write(self, rows: Iterable[Mapping[str, Any]], *, sync: bool = True) -> None:
         """Append `rows` in one write, then fsync. On a full disk the torn tail is cut again.
@@ -254,16 +256,16 @@ class JsonlWriter:
         Without `sync` the rows survive a kill but not a power failure before the next sync or
         the end of the block: for rows that come one by one.
         """
-        data = "".join(dumps(row) + "\n" for row in rows).encode()
+        left = memoryview("".join(dumps(row) + "\n" for row in rows).encode())
         start = self._file.seek(0, os.SEEK_END)
         try:
-            self._file.write(data)
-            self._file.flush()
+            while left:
+                left = left[self._file.write(left) :]
             if sync:
                 os.fsync(self._file.fileno())
-        except OSError:
+        except OSError as error:
             self._file.truncate(start)
-            raise
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
 
     def __enter__(self) -> Self:
         return self

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -140,13 +141,19 @@ class ForAll:
             self.own.close()
 
 
-def heed(between: Callable[[], None], model: PreTrainedModel, sampler: Sampler) -> None:
-    """Have `between` called before each forward pass of a model, so before each token that it
-    samples, and again and again while another engine samples."""
+@contextmanager
+def heed(between: Callable[[], None], model: PreTrainedModel, sampler: Sampler) -> Iterator[None]:
+    """Inside, have `between` called before each forward pass of a model, so before each token that
+    it samples, and again and again while another engine samples."""
     # Every pass begins there, also where adapters or a loss pass the model's own call by.
     embedding = base_of(model).get_input_embeddings()
-    embedding.register_forward_pre_hook(lambda *_: between())
+    hook = embedding.register_forward_pre_hook(lambda *_: between())
     sampler.between = between
+    try:
+        yield
+    finally:  # the model would keep alive what `between` knows, and that the model
+        hook.remove()
+        sampler.between = nothing
 
 
 def check_gap(gap: float | None, weights: Mapping[str, Any], top_p: float) -> None:

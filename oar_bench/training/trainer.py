@@ -361,7 +361,7 @@ def train(
             return f"after step {done}" if done else "before step 1 was done"
 
         stop = stack.enter_context(stoppable(leave, processes))
-        heed(stop.between, trainer.model, trainer.sampler)
+        stack.enter_context(heed(stop.between, trainer.model, trainer.sampler))
         for step in range(done + 1, steps + 1):
             timer = PhaseTimer(step, before=stop.check)
             again = opening if opening is not None and opening.has(step) else replay

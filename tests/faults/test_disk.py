@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
+from oar_bench.records import JsonlWriter, read_jsonl, read_placed
 from oar_bench.training.checkpoint import is_whole
 
 from .runs import assert_same_run, rows_of
@@ -60,6 +61,22 @@ def test_a_disk_that_fills_up(call, disk, unbroken, start, free, kept):
     (disk / "other").unlink()
     assert call("train", "smoke", "--out", str(out), "--resume").returncode == 0
     assert_same_run(out, unbroken)
+
+
+def test_rows_that_do_not_fit_are_cut_off_again(disk):
+    """Of a file with a page of its own, to the last whole row; there the next one goes."""
+    path = disk / "rows.jsonl"
+    row = {"step": 1, "text": "a" * 3000}
+    with JsonlWriter(path) as rows:
+        rows.write([row])
+        (disk / "other").write_bytes(bytes(3 * 2**20 - 4096))
+        with pytest.raises(OSError, match=r"No space left on device.*rows\.jsonl"):
+            rows.write([row, row])
+        assert list(read_placed(path)) == [(0, row)]
+        assert path.read_bytes().endswith(b"\n")
+        (disk / "other").unlink()
+        rows.write([{"step": 2}])
+    assert [found["step"] for found in read_jsonl(path)] == [1, 2]
 
 
 def torn(path: Path) -> None:

@@ -330,7 +330,7 @@ def test_a_signal_within_a_phase_waits_for_one_pass_alone(
                     os.kill(os.getpid(), TERM)
             between()
 
-        heed(counted, model, sampler)
+        return heed(counted, model, sampler)
 
     monkeypatch.setattr(trainer_module, "PhaseTimer", Watched)
     monkeypatch.setattr(trainer_module, "heed", count)
