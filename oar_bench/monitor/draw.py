@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from textwrap import wrap
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -179,11 +180,11 @@ def detail(view: RunView, width: int, *, ascii_only: bool = False) -> list[Text]
         lines.append(Text(times(view), "dim"))
         lines += [amount(found, width, ascii_only=ascii_only) for found in view.quantities]
     lines += phases(view, width)
-    return [*lines, *notes(view)]
+    return [*lines, *notes(view, width)]
 
 
-def notes(view: RunView) -> list[Text]:
-    """What a user should know or do."""
+def notes(view: RunView, width: int) -> list[Text]:
+    """What a user should know or do, in whole: on as many lines as it needs."""
     found = []
     if view.note:
         found.append(shown(view.note))
@@ -191,7 +192,7 @@ def notes(view: RunView) -> list[Text]:
         found.append(IDLE)
     if view.damaged:
         found.append(f"{view.damaged} lines of its files can't be read and are left out")
-    return [Text(line, "yellow") for line in found]
+    return [Text(part, "yellow") for line in found for part in wrap(line, width)]
 
 
 def compact(view: RunView, width: int, *, ascii_only: bool = False) -> list[Text]:
@@ -267,5 +268,5 @@ def _active(project: ProjectView, width: int) -> list[Text]:
     if not running and project.held:
         return [Text("at work on a warm start, an evaluation or the report", "dim")]
     if project.state == "interrupted":
-        return [Text(IDLE, "yellow")]
+        return [Text(part, "yellow") for part in wrap(IDLE, width)]
     return []

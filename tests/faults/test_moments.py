@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from oar_bench.records import is_owned
+
 from . import moments
 from .runs import assert_same_run
 
@@ -25,14 +27,18 @@ class Runs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.log = folder / "log"
-        self.seconds = 0.0
+        self.seconds = self.training = 0.0
         for name in ("warm-up", "unbroken"):  # the first one's first step pays for the caches
             begun = time.monotonic()
             assert self.run(name) == 0, self.log.read_text()
             self.seconds = time.monotonic() - begun
+            self.training = time.monotonic() - self.owned
 
-    def run(self, name: str, kill_after: float | None = None) -> int | None:
-        """Begin a run or go on with it; its exit code."""
+    def run(
+        self, name: str, kill_after: float | None = None, *, at_work: bool = False
+    ) -> int | None:
+        """Begin a run or go on with it; its exit code. Killed so many seconds after its beginning,
+        or after it took its folder if `at_work`: most of the time goes before that."""
         command = [
             "train",
             "smoke",
@@ -43,6 +49,12 @@ class Runs:
             f"{self.folder / name}",
         ]
         process = moments.begin(command, self.log)
+        self.owned = time.monotonic()
+        while (kill_after is None or at_work) and process.is_alive():
+            self.owned = time.monotonic()
+            if is_owned(self.folder / name):
+                break
+            time.sleep(0.005)
         process.join(kill_after)
         process.kill()
         process.join()
@@ -71,13 +83,16 @@ def kill(runs: Runs, wanted: int) -> dict[str, int]:
         while code == -signal.SIGKILL:
             share = moments_of.random()
             again = len(told) < MOST and kills < wanted
-            code = runs.run(name, share * runs.seconds if again else None)
+            at_work = bool(kills % 3)  # two of three
+            whole = runs.training if at_work else runs.seconds
+            code = runs.run(name, share * whole if again else None, at_work=at_work)
             if code == -signal.SIGKILL:
                 kills += 1
                 told.append(share)
                 state = where(runs.folder / name)
                 states[state] = states.get(state, 0) + 1
-        said = f"seed {SEED}, run {trial}, killed at {told} of {runs.seconds:.2f} s"
+        said = f"seed {SEED}, run {trial}, killed at {told} of {runs.seconds:.2f} s, or of the "
+        said += f"{runs.training:.2f} s at work"
         assert code == 0, f"{said}: {runs.log.read_text()[-2000:]}"
         try:
             assert_same_run(runs.folder / name, runs.folder / "unbroken")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from oar_bench.monitor.draw import compact, detail, fit, snapshot
+from oar_bench.monitor.draw import IDLE, compact, detail, fit, snapshot
 from oar_bench.monitor.folder import Snapshot
 from oar_bench.monitor.table import table, window
 from oar_bench.monitor.view import Rows, RunView, project_view, run_view
@@ -77,6 +77,8 @@ def test_an_interrupted_run_says_how_to_go_on():
     assert "interrupted" in text
     assert "no process is at work on it" in text
     assert "no process" not in plain(detail(view(), 100))
+    narrow = plain(fit(detail(view(state="interrupted"), 40), 40))
+    assert narrow.replace("\n", " ").endswith(IDLE)
 
 
 def test_a_run_that_is_not_begun():
