@@ -134,13 +134,19 @@ def prints_of(content: Mapping[str, Any], path: Path) -> dict[str, str]:
     return prints
 
 
+def left_by_kills(folder: Path, name: str) -> list[Path]:
+    """What is left of writes of a whole file (see `write_bytes`) that a kill broke off."""
+    return [path for path in folder.glob(f".{name}.*.tmp") if path.is_file()]
+
+
 def refuse_foreign(folder: Path, own: str) -> None:
     """Refuse a file, and a folder with files in it that isn't ours: ours has the file `own`."""
     if folder.exists() and not folder.is_dir():
         raise InputError("a folder is expected, not a file", str(folder), "choose another --out")
     if not folder.is_dir() or (folder / own).exists():
         return
-    foreign = [path.name for path in folder.iterdir() if path.name != ".lock"]
+    half = {path.name for path in left_by_kills(folder, own)}
+    foreign = [path.name for path in folder.iterdir() if path.name not in half | {".lock"}]
     if foreign:
         raise InputError(
             f"the folder has other files in it ({foreign[0]})", str(folder),

@@ -27,6 +27,7 @@ from oar_bench.identity import differing, environment, fingerprint, fingerprint_
 from oar_bench.records import (
     SCHEMA,
     JsonlWriter,
+    left_by_kills,
     prints_of,
     read_json,
     read_placed,
@@ -174,6 +175,8 @@ def open_run(run: RunFolder, wanted: dict[str, Any], steps: int) -> tuple[Path |
         InputError: the folder holds another run.
     """
     file = run.path / "run.json"
+    for half in left_by_kills(run.path, file.name):
+        half.unlink()
     if not file.exists():
         write_json(file, wanted)
         return None, 0

@@ -187,8 +187,17 @@ def test_what_a_kill_leaves_lying_is_no_hindrance(call, killed, unbroken, start)
     done = call("train", "smoke", "--out", str(killed), "--resume")
     assert done.returncode == 0, done.stderr
     assert not half.exists()
-    (killed / ".run.json.12345.tmp").unlink(missing_ok=True)
     assert_same_run(killed, unbroken)
+
+
+def test_a_kill_within_the_very_first_write(call, unbroken, start, tmp_path):
+    """All there is then is half of run.json, beside its place."""
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / ".lock").touch()
+    (out / ".run.json.12345.tmp").write_text("{")
+    assert call("train", "smoke", "--out", str(out), "--resume").returncode == 0
+    assert_same_run(out, unbroken)
 
 
 def test_two_processes_on_one_folder(call, killed, unbroken, start):
