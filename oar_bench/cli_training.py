@@ -117,6 +117,10 @@ def train(
         if data_dir is not None and chosen.data is None:
             raise InputError("the recipe trains on built-in problems", "--data-dir", "leave it out")
         check_method(method, "--method")
+        if rollouts is not None:
+            from oar_bench.training.replay import Replay
+
+            Replay.of_run(rollouts, chosen)  # `run` does so too, but only after a warm start
         if dry_run:
             from oar_bench.training.dry_run import as_text, estimate
 

@@ -357,7 +357,7 @@ def test_a_run_trains_on_the_data_and_resumes(recipe, call, data_dir, tmp_path):
     lines(Path(about["settings"]["data"]["path"]), SUMS[:7])
     done = call(*grpo, "--resume")
     assert done.returncode == 2
-    assert "this folder holds a run with another data" in done.stderr
+    assert "this folder holds a run with other data" in done.stderr
 
 
 def test_reproduce_evaluates_as_it_trains(recipe, call, data_dir, tmp_path):  # noqa: F811
