@@ -37,7 +37,6 @@ from oar_bench.records import (
 )
 from oar_bench.training.checkpoint import (
     damage,
-    is_whole,
     latest_checkpoint,
     steps_of,
     tidy,

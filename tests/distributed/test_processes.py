@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 
 from oar_bench.config import load_recipe
 from oar_bench.engines.base import Sampling
