@@ -124,7 +124,10 @@ def train(
         if dry_run:
             from oar_bench.training.dry_run import as_text, estimate
 
-            found = processes.by_first(lambda: estimate(chosen, method, seed, tflops))
+            replayed = rollouts is not None
+            found = processes.by_first(
+                lambda: estimate(chosen, method, seed, tflops, replayed=replayed)
+            )
             if processes.is_first:
                 print(json.dumps(found, indent=2) if as_json else as_text(found))
             return

@@ -179,11 +179,11 @@ def test_the_answer_is_looked_for_where_the_run_looked(start, tmp_path):
     """`#### 7` is an answer where the run graded by it, none where it graded boxes alone."""
     file = write(tmp_path / "rollouts.jsonl", row())
     for extract, silent in (("gsm8k", 0), ("boxed", 1)):
-        grading = {"answer_type": "number", "extract": extract}
+        grading = {"answer_type": "math", "extract": extract}
         (tmp_path / "run.json").write_text(json.dumps({"grading": grading}))
         out = tmp_path / f"{extract}.jsonl"
         done = weigh_file(start, file, out, "oar-g", CreditSettings())
-        assert (done["answer_type"], done["extract"]) == ("number", extract)
+        assert (done["answer_type"], done["extract"]) == ("math", extract)
         assert done["frac_no_probe"] == silent
         shown = show(start, choose(None, None, file, 1, None, None), ["grpo"], CreditSettings(),
                      None, Progress())  # fmt: skip
