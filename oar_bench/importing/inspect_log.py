@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def read_archive(path: Path, options: Options) -> list[Found]:
     Raises:
         InputError: no log, a damaged one, or one of an evaluation that didn't succeed.
     """
-    with Archive(path) as archive:
+    with closing(Archive(path)) as archive:
         names = archive.names
         if "header.json" not in names:
             unfinished = "_journal/start.json" in names
@@ -73,7 +74,7 @@ def read_json(path: Path, options: Options) -> list[Found]:
 
 
 def _of_archive(path: Path) -> Iterator[tuple[str, Record]]:
-    with Archive(path) as archive:
+    with closing(Archive(path)) as archive:
         for name in archive.names:
             if _SAMPLE.fullmatch(name):
                 where = f"{path}: {name}"

@@ -347,7 +347,8 @@ def train(
         size = recipe.train.group_size
         replay = Replay(rollouts, size, words) if rollouts is not None else None
         opening = Replay(first, size, words, last=1) if first is not None and not done else None
-        files = stack.enter_context(StepFiles(out, processes.is_first, recipe.credit.save_weights))
+        files = StepFiles(out, processes.is_first, recipe.credit.save_weights)
+        stack.callback(files.close)
         grader = stack.enter_context(Grader(answer_type=source.answer_type, extract=source.extract))
 
         def leave() -> str:

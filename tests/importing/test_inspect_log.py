@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import closing
 
 import pytest
 
@@ -19,7 +20,7 @@ def log(tmp_path):
 
 
 def header():
-    with Archive(LOG) as archive:
+    with closing(Archive(LOG)) as archive:
         return json.loads(archive.read("header.json"))
 
 
