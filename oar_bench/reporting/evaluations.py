@@ -49,7 +49,8 @@ def load_evaluation(folder: Path, where: str, allow: Names[str] = ()) -> Evaluat
     results_file, scores_file = folder / "results.json", folder / "scores.jsonl"
     results = read_json(results_file)
     check_schema(results, results_file)
-    metrics = need(results, "metrics", results_file)
+    need(results, "metrics", results_file)
+    metrics = mapping(results, "metrics", results_file)
     marks = score_marks(
         str(need(results, "task", results_file)), mapping(results, "fingerprints", results_file)
     )
@@ -63,6 +64,7 @@ def load_evaluation(folder: Path, where: str, allow: Names[str] = ()) -> Evaluat
         raise InputError(f"a row or metric lacks {error}", str(folder), "score again") from error
     for key in METRICS:
         need(metrics, key, results_file)
+    _check_numbers(metrics, results_file)
     if not math.isclose(stated, float(avg_at_k(found.matrix.values).mean()), abs_tol=1e-9):
         raise InputError(
             "results.json does not belong to scores.jsonl (other avg@k)", str(folder), "score again"
@@ -76,6 +78,14 @@ def load_evaluation(folder: Path, where: str, allow: Names[str] = ()) -> Evaluat
         mapping(results, "settings", results_file),
         folder,
     )
+
+
+def _check_numbers(metrics: Mapping[str, Any], path: Path) -> None:
+    """Refuse metrics of other types than a report counts with; null is what isn't known."""
+    counts = {f"statuses.{k}": v for k, v in mapping(metrics, "statuses", path).items()}
+    for key, value in {**{k: metrics[k] for k in METRICS if k != "statuses"}, **counts}.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise InputError(f"{key} is {str(value)[:40]!r}, no number", str(path), "score again")
 
 
 def unpaired(folder: Path) -> str | None:

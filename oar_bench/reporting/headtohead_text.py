@@ -129,7 +129,8 @@ def _remarks(found: HeadToHead) -> list[str]:
     return [
         *([CHECKPOINTS] if one else []),
         *(f"unlike, compared on demand: {note}" for note in found.allowed),
-        *found.left_out,
+        *(f"not tested: {line}" for line in found.not_tested),
+        *(f"left out: {line}" for line in found.left_out),
     ]
 
 
@@ -139,6 +140,7 @@ def as_dict(found: HeadToHead) -> dict[str, Any]:
         "kind": "comparison",
         "allowed": found.allowed,
         "left_out": found.left_out,
+        "not_tested": found.not_tested,
         "tasks": [
             {
                 "task": m.task,

@@ -62,6 +62,7 @@ def write_report(
     view = {
         **view_of(found, judged.allowed),
         **claims_run.view(judged.verdicts),
+        "commands": "\n".join(judged.commands),
         "reported": reported_beside(found.collection, found.compared, load_reported()),
     }
     documents = {
@@ -112,6 +113,7 @@ def _sheets(found: Findings) -> dict[str, str]:
         "weights": tables.weights(found.weights),
         "curves": found.rewards,
         "slices": as_frame(found.slices),
+        "numbers": tables.numbers(found.collection.left_out),
         "problems": pd.concat([of.every for of in found.problems]),
     }
     papers = {
