@@ -209,7 +209,8 @@ def _rows(
         if isinstance(name, bool) or not isinstance(name, int | str):
             raise InputError(f"id is {name!r}, no number or text", where)
         score = inside(record, "scores", scorer)
-        if score is None and not judged:
+        failed = score is None and bool(record.get("error"))
+        if score is None and not judged and not failed:
             raise InputError(f"no score {scorer!r} for sample {name!r}", where)
         mapping(record.get("output") or {}, "output", where)
         attached = inside(record, "attachments") or {}
@@ -225,7 +226,7 @@ def _rows(
             else str(target[0]) if isinstance(target, list) and len(target) == 1 else None,
             prompt=_prompt(record.get("input"), attached),
             extracted=answer if isinstance(answer, str) else None,
-            tokens=_tokens(record), truncated=_truncated(record),
+            tokens=_tokens(record), truncated=_truncated(record), failed=failed,
             order=(int(name), "") if str(name).isdecimal() else (0, str(name)),
         )  # fmt: skip
 
