@@ -183,8 +183,10 @@ def _refuse_twins(found: list[Found]) -> None:
     for one in found:
         twin = seen.setdefault((one.model, one.task), one)
         if twin is not one:
+            names = {twin.files[0].name, one.files[0].name}
             raise InputError(
-                f"two results of {one.model} on {one.task} ({twin.files[0].name} and "
-                f"{one.files[0].name})", str(one.files[0].parent),
-                "give one of the files, or import each into an --out of its own",
+                f"two results of {one.model} on {one.task} (in {' and '.join(sorted(names))})",
+                str(one.files[0].parent),
+                "give one of the files, or import each into an --out of its own" if len(names) > 1
+                else "keep one of its rows; --model names all of them",
             )  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from oar_bench.errors import InputError
 from oar_bench.records import read_json
-from oar_bench.reporting.evaluations import Evaluation, load_evaluation, unpaired
+from oar_bench.reporting.evaluations import Evaluation, load_evaluation, refuse_copies, unpaired
 from oar_bench.reporting.stated import Stated, load_stated
 from oar_bench.reporting.text import visible
 
@@ -81,6 +81,7 @@ def load_contestant(path: Path, name: str, allow: Names[str]) -> Contestant:
             if seed in found.setdefault(loaded.task, {}):
                 raise InputError(f"two evaluations are of {loaded.task}", str(path))
             found[loaded.task][seed] = loaded
+            refuse_copies(found[loaded.task])
     if not found and not stated:
         what = left_out[0].partition(": ")[2] if left_out else ""
         raise InputError(

@@ -33,6 +33,8 @@ class Evaluation:
     fingerprints: Mapping[str, str]
     settings: Mapping[str, Any]
     folder: Path
+    files: tuple[str, ...] = ()
+    """Sums of the files that it was imported from."""
 
     @property
     def matrix(self) -> Correctness:
@@ -77,7 +79,28 @@ def load_evaluation(folder: Path, where: str, allow: Names[str] = ()) -> Evaluat
         mapping(results, "fingerprints", results_file),
         mapping(results, "settings", results_file),
         folder,
+        _files(results, results_file),
     )
+
+
+def _files(results: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+    files = mapping(results, "imported", path).get("files")
+    listed = (
+        [file for file in files if isinstance(file, Mapping)] if isinstance(files, list) else []
+    )
+    return tuple(sorted(str(file.get("sha256")) for file in listed))
+
+
+def refuse_copies(by_seed: Mapping[int, Evaluation]) -> None:
+    """InputError where one result was imported under two training seeds: it is one training run."""
+    seen: dict[tuple[str, ...], Evaluation] = {}
+    for evaluation in by_seed.values():
+        twin = seen.setdefault(evaluation.files, evaluation) if evaluation.files else evaluation
+        if twin is not evaluation:
+            raise InputError(
+                f"{twin.where} and {evaluation.where} were imported from the same files",
+                str(evaluation.folder), "import each training seed's own results",
+            )  # fmt: skip
 
 
 def _check_numbers(metrics: Mapping[str, Any], path: Path) -> None:

@@ -20,6 +20,7 @@ from oar_bench.reporting.evaluations import (
     load_evaluation,
     mapping,
     need,
+    refuse_copies,
     unpaired,
 )
 from oar_bench.reporting.stated import Stated, load_stated
@@ -136,6 +137,9 @@ def load(folder: Path, allow: Names[str] = ()) -> Collection:
             f"nothing finished to report ({reasons})", str(folder), "finish training and evaluation"
         )
     _refuse_twins(runs, runs_folder)
+    for method, task in sorted({(run.method, task) for run in runs for task in run.evaluations}):
+        refuse_copies({run.seed: run.evaluations[task] for run in runs
+                       if run.method == method and task in run.evaluations})  # fmt: skip
     start, missing = _load_starts(out, allow)
     about, example = _optional(out / "reproduce.json"), _optional(out / "credit_example.json")
     return Collection(runs, start, left_out + missing, about, example)
