@@ -6,14 +6,18 @@ the machine that measured is left out.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
+from oar_bench.config import suite_of
 from oar_bench.errors import InputError
 from oar_bench.reporting.text import listed
+
+NAME = re.compile(r"[a-z0-9][a-z0-9.-]*(?<!\.yaml)(?<!\.yml)")
 
 
 @dataclass(frozen=True)
@@ -63,16 +67,23 @@ def command_lines(about: Mapping[str, Any]) -> list[str]:
 
 
 def out_of(about: Mapping[str, Any]) -> str:
-    """The folder of a reproduction, as its command names it.
+    """The folder of a reproduction, as its command names it; that of a suite has one for each.
 
     >>> out_of({"recipe": "tiny", "commands": [{"command": "oar-bench reproduce tiny"}]})
     'results/tiny'
+    >>> about = {"recipe": "tiny-credit-digits", "command": "oar-bench reproduce tiny-credit"}
+    >>> out_of(about)
+    'results/tiny-credit/tiny-credit-digits'
     """
     made = commands_of(about)
     if not made:
         return "RUNS"
     given = [_option(_words(entry["command"]), "--out") for entry in reversed(made)]
-    return next(filter(None, given), f"results/{about.get('recipe')}")
+    base, recipe = next(filter(None, given), None), str(about.get("recipe"))
+    suite = next((word for word in _words(made[0]["command"]) if _is_suite(word)), None)
+    if suite is not None:
+        return str(PurePath(base or PurePath("results", PurePath(suite).stem), recipe))
+    return base or f"results/{recipe}"
 
 
 def made_by(command: str, folder: Path, out: Path, place: str) -> Made:
@@ -119,6 +130,14 @@ def _words(command: str) -> list[str]:
         return shlex.split(command)
     except ValueError:
         return [command]
+
+
+def _is_suite(name: str) -> bool:
+    """Whether a word names a shipped suite; no file that a command names is opened."""
+    try:
+        return NAME.fullmatch(name) is not None and suite_of(name) is not None
+    except InputError:
+        return False
 
 
 def _option(words: Sequence[str], name: str) -> str | None:
