@@ -70,7 +70,8 @@ def pairs(tables: list[TaskTable]) -> pd.DataFrame:
 def numbers(left_out: list[LeftOut]) -> pd.DataFrame:
     """A row for each imported number without samples."""
     return pd.DataFrame([
-        {"result": item.where, "task": item.stated.task, **_bounds("value", item.stated.mean)}
+        {"result": visible(item.where), "task": item.stated.task,
+         **_bounds("value", item.stated.mean)}
         for item in left_out if item.stated is not None
     ])  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Sets of runs as they come: doubles, other folders, seeds without a partner, imported numbers."""
 
+import html
 import json
 import shutil
 
@@ -86,6 +87,31 @@ def test_data_in_another_folder_are_the_same_data_by_their_fingerprint(tmp_path)
     make_run(out, "grpo", 2, settings=SETTINGS, fingerprints={"data": "e"}, **SMALL)
     with pytest.raises(InputError, match=r"fingerprints\.data is d in .* but e in"):
         write_report(out, tmp_path / "r")
+
+
+def test_names_of_problems_and_tasks_are_shown_wherever_they_stand(few, tmp_path):
+    """A lone surrogate, a formula, marks of direction and markup as a task and in every problem."""
+    task, front = "=1+1|<b>`$\x1b\u202e", "\ud83d=x|<i>"
+
+    def rename(row):
+        row.update(task=task)
+        if "problem" in row:
+            row.update(problem=front + row["problem"])
+
+    folders = [*few.glob("runs/*/*/eval/arithmetic"), few / "start/eval/arithmetic"]
+    for folder in folders:
+        edit(folder / "results.json", rename)
+        for file in folder.glob("*.jsonl"):
+            rows = [json.loads(line) for line in file.read_text().splitlines()]
+            for row in rows:
+                rename(row)
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    paths = write_report(few, tmp_path / "r")
+    shown = front.replace("\ud83d", "⟨U+D83D⟩")
+    table = next(path for path in paths.tables if path.name == "problems.csv").read_text()
+    assert table.splitlines()[1].startswith(f"'=1+1|<b>`$⟨U+001B⟩⟨U+202E⟩,{shown}p0")
+    assert f"{html.escape(shown)}p0" in paths.html.read_text()
+    assert "<b>" not in paths.markdown.read_text()
 
 
 def test_seeds_without_a_partner_are_counted_and_methods_without_one_named(few, tmp_path):
