@@ -4,15 +4,17 @@ import html
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from oar_bench.errors import InputError
 from oar_bench.reporting import write_report
 from oar_bench.reporting.claims_run import judge_runs
 from oar_bench.reporting.headtohead import head_to_head
+from oar_bench.reporting.headtohead_text import plain
 from oar_bench.reporting.history import made_by, report_lines
 from oar_bench.reporting.latex import booktabs
-from tests.reporting.synthetic import SETTINGS, make_out, make_run
+from tests.reporting.synthetic import SETTINGS, make_evaluation, make_out, make_run
 
 SMALL = {"problems": 8, "samples": 2, "steps": 3}
 
@@ -87,6 +89,23 @@ def test_data_in_another_folder_are_the_same_data_by_their_fingerprint(tmp_path)
     make_run(out, "grpo", 2, settings=SETTINGS, fingerprints={"data": "e"}, **SMALL)
     with pytest.raises(InputError, match=r"fingerprints\.data is d in .* but e in"):
         write_report(out, tmp_path / "r")
+
+
+def test_a_difference_without_spread_says_why_it_is_not_judged(tmp_path):
+    """All right against all wrong over three seeds: three equal signs are a p of 1/4."""
+    out = tmp_path / "OUT"
+    for method, chance in (("grpo", 1.0), ("oar-p", 0.0)):
+        for seed in range(3):
+            folder = make_run(out, method, seed, evaluate=False, **SMALL) / "eval/arithmetic"
+            make_evaluation(folder, "arithmetic", [chance] * 5, np.random.default_rng(1))
+    found = head_to_head([out / "runs/grpo", out / "runs/oar-p"])
+    [duel] = found.meetings[0].duels
+    assert (duel.word, duel.pair.p) == ("tied", 0.25)
+    said = "oar-p against grpo: every problem and seed shows the same difference, so there is"
+    assert f"note: {said} no spread" in plain(found)
+    assert "p only counts the signs of 3 seeds" in plain(found)
+    page = write_report(out, tmp_path / "r").markdown.read_text()
+    assert "oar-p (−100.0 everywhere, which leaves no spread to judge it by)" in page
 
 
 def test_names_of_problems_and_tasks_are_shown_wherever_they_stand(few, tmp_path):
@@ -174,3 +193,18 @@ def test_a_latex_cell_is_no_argument_of_the_row_before():
         r"{}[x] & 1 \\", r"{}*y & 2 \\",
         r"$\langle$U+001B$\rangle$\textbar{}\textasciigrave{} & 3 \\",
     ]  # fmt: skip
+
+
+def test_tables_and_figures_of_an_earlier_report_are_not_left_beside_a_new_one(few, tmp_path):
+    first = write_report(few, tmp_path / "r")
+    (tmp_path / "r/tables/mine.csv").write_text("kept")
+    for file in few.glob("runs/*/*/timing.jsonl"):
+        file.unlink()
+    second = write_report(few, tmp_path / "r")
+    gone = {path.name for path in first.tables + first.figures} - {
+        path.name for path in second.tables + second.figures
+    }
+    assert gone == {"overhead.csv", "overhead.tex", "overhead.svg"}
+    there = {path.name for path in (tmp_path / "r").glob("*/*")}
+    assert not there & {*gone, "overhead.png"}
+    assert "mine.csv" in there
