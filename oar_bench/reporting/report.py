@@ -29,7 +29,6 @@ from oar_bench.reporting.reported import load_reported, reported_beside
 from oar_bench.reporting.slices import as_frame, problems_of, slices
 from oar_bench.reporting.view import LABELS, Findings, phases_of, view_of
 
-
 SHEETS = ("comparison", "pairs", "overhead", "budget", "weights", "curves", "slices", "numbers",
           "problems", "claims")  # fmt: skip
 FIGURES = (*LABELS, "example")
