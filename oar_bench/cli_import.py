@@ -31,7 +31,9 @@ def import_results(
         str | None,
         typer.Option(help="Put them where `report` looks: OUT/runs/METHOD/seed-SEED."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Training seed, with --method.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Training seed, with --method; absent: not known.")
+    ] = None,
     regrade: Annotated[
         bool, typer.Option("--regrade", help="Grade the responses by our grader, where golds are.")
     ] = False,

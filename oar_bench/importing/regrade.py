@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from oar_bench.answers import Grader
 from oar_bench.errors import InputError
@@ -50,11 +49,6 @@ class Regrader:
                 "how": grade.how, "stage": grade.stage,
                 "milliseconds": round(grade.milliseconds, 3)}  # fmt: skip
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def close(self) -> None:
+        """End the grader's processes; use it by `contextlib.closing`."""
         self._grader.close()

@@ -134,7 +134,8 @@ def take(path: Path, allow: Names[str] = ()) -> Snapshot:
             of_run = runs.get(folder)
             method = of_run.method if of_run else MODEL
             placed.append((method, of_run.seed if of_run else seed, evaluation, of_run))
-    return _snapshot(name, False, placed, Collection([*runs.values()]), contestant.left_out)
+    return _snapshot(name, False, placed, Collection([*runs.values()]),
+                     (*contestant.left_out, *contestant.not_tested))  # fmt: skip
 
 
 def _refuse_suite(path: Path) -> None:
