@@ -9,17 +9,27 @@ from typing import Literal
 
 from oar_bench.evaluation.intervals import NAN
 from oar_bench.regression.alike import (
+    absent,
     changed_settings,
     differing,
     judged,
     known,
     matched,
     moved_starts,
+    renamed,
     said,
 )
 from oar_bench.regression.baseline import Baseline
 from oar_bench.regression.decide import Measured, decide
-from oar_bench.regression.finding import KEPT_AS, Check, back, memory, of_problems, step_times
+from oar_bench.regression.finding import (
+    KEPT_AS,
+    Check,
+    back,
+    memory,
+    of_problems,
+    step_times,
+    uncounted,
+)
 from oar_bench.regression.limits import METRICS
 from oar_bench.regression.snapshot import Snapshot
 from oar_bench.reporting.likeness import allowed, check_allow
@@ -75,7 +85,8 @@ def check(
     pairs = matched(before, now)
     check_allow(allow, [MISSING, *known(before), *known(now)])
     unlike, notes = judged(differing(before, now, pairs), allow)
-    missing = [said(key) for key in before.results if key not in pairs] if now.whole else []
+    notes = [*renamed(pairs), *notes]
+    missing = [said(key) for key in absent(before, now, pairs)]
     missing = [*missing, *now.left_out] if missing else []
     if missing and allowed(MISSING, allow):
         notes, missing = [*notes, *(f"missing: {line}" for line in missing)], []
@@ -105,5 +116,6 @@ def check(
     ]  # fmt: skip
     checks += memory(before, now, limits["memory"])
     off = [METRICS[name].title for name, limit in limits.items() if limit is None]
-    notes += [*untimed, *([f"not checked (off): {listed(off)}"] if off else [])]
+    notes += [*untimed, *uncounted(before, now, pairs, limits)]
+    notes += [f"not checked (off): {listed(off)}"] if off else []
     return Outcome(baseline, now.name, alpha, tuple(checks), (), tuple(missing), tuple(notes))

@@ -260,9 +260,16 @@ def test_samples_of_another_evaluation_are_refused(base, kept, tmp_path):
     write_rows(path, rows[:-1])
     with pytest.raises(InputError, match=r"holds other samples than scores\.jsonl"):
         take(folder)
+    write_rows(path, [rows[0], rows[0], *rows[2:]])  # as many rows, one of them twice
+    with pytest.raises(InputError, match=r"holds other samples than scores\.jsonl"):
+        take(folder)
     write_rows(path, [{**rows[0], "problem": "x"}, *rows[1:]])
     with pytest.raises(InputError, match="isn't of this evaluation"):
         take(folder)
+    for tokens in (-1, 10**30, 1.5, float("nan"), "12"):
+        write_rows(path, [{**rows[0], "response_tokens": tokens}, *rows[1:]])
+        with pytest.raises(InputError, match="is no number of tokens"):
+            take(folder)
 
 
 def test_a_suite_is_checked_member_by_member(base, tmp_path):
