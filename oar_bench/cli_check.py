@@ -16,28 +16,44 @@ from oar_bench.errors import InputError
 
 Allow = Annotated[
     list[str] | None,
-    typer.Option("--allow", help="A field that may differ, or `missing`; repeat for more."),
+    typer.Option(
+        "--allow",
+        help="A field that may differ, such as grader, or `missing`; repeat for more.",
+    ),
 ]
 
 
 def check(
     run: Annotated[
-        Path, typer.Argument(help="Folder that `reproduce` wrote, a run, or an evaluation.")
+        Path,
+        typer.Argument(
+            help="Folder that `reproduce` wrote, a method's, a run's, or of evaluations."
+        ),
     ],
     baseline: Annotated[
-        str, typer.Option(help="Baseline's file, or the name of a shipped one (smoke).")
+        str,
+        typer.Option(
+            help="Baseline's file, such as here.json, or the name of a shipped one (smoke, tiny)."
+        ),
     ],
     max_drop: Annotated[
-        str | None, typer.Option(help="Accepted drop of accuracy; default the baseline's, or 2pp.")
+        str | None,
+        typer.Option(
+            help="Accepted drop of accuracy in percentage points, such as 2pp, or off; default the "
+            "baseline's, else 2pp."
+        ),
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(help="Chance of either error; default the baseline's, or 0.05.")
+        float | None,
+        typer.Option(
+            help="Accepted chance of either error, such as 0.05; default the baseline's, else 0.05."
+        ),
     ] = None,
     limit: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=SIZE: truncated=2pp, no-answer=2pp, tokens=10%, step-time=25%, memory=25%, "
-            "or =off; repeat for more."
+            help="Another accepted worsening, NAME=SIZE or NAME=off; repeat for more. Default the "
+            "baseline's, else truncated=2pp, no-answer=2pp, tokens=10%, step-time=25%, memory=25%."
         ),
     ] = None,
     allow: Allow = None,
@@ -59,8 +75,9 @@ def check(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
-    """Hold a run against a baseline: exit 0 pass, 1 regression, 2 unlike or too little data.
+    """Hold a run against a baseline, for CI.
 
+    Exits with 0 for a pass, 1 for a regression, 2 for results that are unlike or too few to tell.
     Accuracy, truncation, missing answers and tokens are tested problem by problem, step time as a
     ratio to grpo of the same run, peak memory by its limit. A drop of --max-drop passes with a
     chance of at most --alpha; an equal re-run is called a regression with at most the same.
