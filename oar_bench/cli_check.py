@@ -160,6 +160,7 @@ def _update(
     from oar_bench.regression.alike import gone_from, known
     from oar_bench.regression.baseline import read_baseline, write_baseline
     from oar_bench.regression.snapshot import take
+    from oar_bench.regression.text import one_line
     from oar_bench.reporting.likeness import check_allow
     from oar_bench.reporting.text import counted
 
@@ -176,9 +177,9 @@ def _update(
         for method, score in of.items():
             was = (before.latest["scores"] if before else {}).get(task, {}).get(method)
             old = "" if was is None else f" (was {100 * was:.1f} %)"
-            print(f"  {task}  {method:<12}{100 * score:5.1f} %{old}")
+            print(f"  {one_line(task)}  {one_line(method):<12}{100 * score:5.1f} %{old}")
     for line in gone:
-        print(f"no longer checked: {line}")
+        print(f"no longer checked: {one_line(line)}")
     for line in now.left_out:
-        print(f"left out: {line}")
+        print(f"left out: {one_line(line)}")
     print(f"{path}: {counted(len(now.results), 'result')}, {entry['date']}: {entry['reason']}")

@@ -304,7 +304,14 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_parts(path: Path, parts: Iterable[bytes]) -> None:
-    """Write a whole file atomically: to a neighbour first, synced, then renamed over `path`."""
+    """Write a whole file atomically: to a neighbour first, synced, then renamed over `path`.
+
+    What is no file of its own, such as /dev/stdout or a pipe, is written to as it stands.
+    """
+    if path.parent == Path("/dev") or (path.exists() and not path.is_file()):
+        with path.open("wb") as file:
+            file.writelines(parts)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     neighbour = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

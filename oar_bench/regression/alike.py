@@ -66,6 +66,14 @@ def absent(before: Snapshot, now: Snapshot, pairs: Mapping[Key, Key]) -> list[Ke
     ]  # fmt: skip
 
 
+def added(before: Snapshot, now: Snapshot, pairs: Mapping[Key, Key]) -> list[str]:
+    """What the run has and the baseline hasn't: a new method by name, of an old one the seed."""
+    old = {key[:2] for key in before.results}
+    new = sorted(set(now.results) - set(pairs.values()))
+    names = [f"{who(k) if k[:2] in old else k[1]} on {k[0]}" for k in new]
+    return [*dict.fromkeys(names)]
+
+
 def gone_from(before: Snapshot, now: Snapshot) -> list[str]:
     """What a baseline had and the one that takes its place has not."""
     return [f"{who(key)} on {key[0]}" for key in before.results if key not in now.results]

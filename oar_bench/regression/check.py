@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from oar_bench.errors import InputError
 from oar_bench.evaluation.intervals import NAN
 from oar_bench.regression.alike import (
     absent,
+    added,
     changed_settings,
     differing,
     judged,
@@ -79,8 +81,11 @@ def check(
         alpha: the chance of either error: see `decide`.
         allow: fields in which both may differ, and `missing` for results that the run lacks.
 
-    Raises InputError when nothing in the run is in the baseline, or `allow` names no field.
+    Raises InputError when nothing in the run is in the baseline, `allow` names no field, or every
+    check is off.
     """
+    if all(limit is None for limit in limits.values()):
+        raise InputError("every check is off", "--max-drop, --limit", "leave one on")
     before = baseline.snapshot
     pairs = matched(before, now)
     check_allow(allow, [MISSING, *known(before), *known(now)])
@@ -92,8 +97,8 @@ def check(
         notes, missing = [*notes, *(f"missing: {line}" for line in missing)], []
     elif not missing:
         notes += now.left_out
-    if new := sorted({(t, m) for t, m, _ in set(now.results) - set(pairs.values())}):
-        notes.append("not in the baseline, not checked: " + listed([f"{m} on {t}" for t, m in new]))
+    if new := added(before, now, pairs):
+        notes.append(f"not in the baseline, not checked: {listed(new)}")
     notes += changed_settings(before, now)
     if unlike:
         return Outcome(

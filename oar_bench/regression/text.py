@@ -40,7 +40,7 @@ def grid(outcome: Outcome) -> Grid:
     bounds = f"{100 * (1 - outcome.alpha):g} % bounds"
     rows: Grid = [["check", "on", "method", "seeds", "baseline", "now", "change", bounds, "limit",
                    "p (Holm)", "detectable", "verdict"]]  # fmt: skip
-    return rows + [[_line(cell) for cell in _row(check)] for check in outcome.checks]
+    return rows + [[one_line(cell) for cell in _row(check)] for check in outcome.checks]
 
 
 def _row(c: Check) -> list[str]:
@@ -120,15 +120,15 @@ def findings(outcome: Outcome) -> list[tuple[str, str]]:
     found += [("missing", line) for line in outcome.missing]
     for verdict in ("regression", "too little data"):
         found += [(verdict, sentence(c)) for c in outcome.checks if c.verdict == verdict]
-    return [(kind, _line(line)) for kind, line in found]
+    return [(kind, one_line(line)) for kind, line in found]
 
 
 def notes(outcome: Outcome) -> list[str]:
     """What is told and doesn't decide, a sentence each."""
-    return [_line(line) for line in outcome.notes]
+    return [one_line(line) for line in outcome.notes]
 
 
-def _line(text: str) -> str:
+def one_line(text: str) -> str:
     """In one line, without what could command a terminal: files hold whatever names they like."""
     return visible(text).replace("\n", "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}")
 
@@ -144,7 +144,7 @@ def headline(outcome: Outcome) -> str:
 
 def _against(outcome: Outcome) -> str:
     why = outcome.baseline.latest
-    return _line(f"run {outcome.run} against baseline {outcome.baseline.snapshot.name} "
+    return one_line(f"run {outcome.run} against baseline {outcome.baseline.snapshot.name} "
                  f"of {why['date']} ({why['reason']})")  # fmt: skip
 
 
@@ -206,9 +206,9 @@ def undone(reason: str) -> tuple[str, str, str]:
     So that no file of an earlier check is taken for this one's.
     """
     title = "oar-bench check: not made"
-    return (f"### {title}\n\n- {markdown(_line(reason))}\n",
+    return (f"### {title}\n\n- {markdown(one_line(reason))}\n",
             _suite("oar-bench check", [_error("input", "the check is made", reason)]),
-            _command("error", title, _line(reason)))  # fmt: skip
+            _command("error", title, one_line(reason)))  # fmt: skip
 
 
 def _suite(name: str, cases: list[ElementTree.Element]) -> str:

@@ -158,6 +158,16 @@ def test_a_new_method_is_said_not_to_be_checked(base, kept, tmp_path):
     assert found.code == 0
 
 
+def test_a_new_seed_of_an_old_method_is_named(base, kept, tmp_path):
+    folder = again(base, tmp_path / "again")
+    shutil.rmtree(folder / "runs" / "oar-p" / "seed-2")
+    fewer = tmp_path / "fewer.json"
+    write_baseline(fewer, take(folder), "two seeds of one", {}, None)
+    found = held(fewer, base)
+    assert "not in the baseline, not checked: oar-p, seed 2 on arithmetic" in found.notes
+    assert of(found, "drop", "oar-p").seeds == (0, 1)
+
+
 def test_one_run_and_one_evaluation_are_checked_against_their_own_seed(base, kept, tmp_path):
     folder = again(base, tmp_path / "again")
     for path in (folder / "runs/oar-p/seed-1", folder / "runs/oar-p/seed-1/eval/arithmetic"):

@@ -214,6 +214,18 @@ def test_no_file_is_written_over_another(base, kept, call, tmp_path, flags):
         (("--baseline", "/"), "not a folder"),
         (("--baseline", "smoek"), "no such baseline"),
         (("--unknown",), "no such option"),
+        (
+            (
+                "--max-drop",
+                "off",
+                *(
+                    word
+                    for name in ("truncated", "no-answer", "tokens", "step-time", "memory")
+                    for word in ("--limit", f"{name}=off")
+                ),
+            ),
+            "every check is off",
+        ),
     ],
 )
 def test_bad_input_is_one_line(base, kept, call, arguments, said):
