@@ -42,10 +42,11 @@ def import_results(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring results of lm-eval, lighteval, inspect_ai or a table of numbers into our schema.
+    """Bring in results of other tools.
 
-    `compare` and `report` then take them like our own. With the tool's samples every problem is
-    there and results are paired; with numbers alone there is an interval from n, and no test.
+    Of lm-eval, lighteval, inspect_ai, or a table of numbers. `compare` and `report` then take them
+    like our own. With the tool's samples every problem is there and results are paired; with
+    numbers alone there is an interval from n, and no test.
 
     Examples:
 

@@ -45,9 +45,7 @@ class Regrader:
             self.changes["known"] += 1
             if grade.correct != (sample.value == 1.0):
                 self.changes["to_correct" if grade.correct else "to_wrong"] += 1
-        return {"status": grade.status, "correct": grade.correct, "extracted": grade.extracted,
-                "how": grade.how, "stage": grade.stage,
-                "milliseconds": round(grade.milliseconds, 3)}  # fmt: skip
+        return grade.row()
 
     def close(self) -> None:
         """End the grader's processes; use it by `contextlib.closing`."""
