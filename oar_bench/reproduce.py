@@ -24,6 +24,7 @@ from oar_bench.errors import InputError
 from oar_bench.evaluation.generate import generate, sampling_of
 from oar_bench.evaluation.score import score
 from oar_bench.identity import differing, fingerprint, fingerprint_checkpoint
+from oar_bench.integrations.responses import Grading
 from oar_bench.monitor.live import training_report
 from oar_bench.records import (
     SCHEMA,
@@ -261,7 +262,7 @@ def credit_example(checkpoint: Path, recipe: Recipe, evaluation: Path) -> dict[s
     [response] = sample(model, tokenizer, [prompt], [chosen["seed"]], sampling).responses
     found = token_credit(
         model, tokenizer, prompt, response, chosen["response"], chosen["seed"], EXAMPLE_METHODS,
-        recipe.credit, answer_type=generation["grading"].get("answer_type", "math"),
+        recipe.credit, **Grading.of(generation["grading"])._asdict(),
     )  # fmt: skip
     return {
         "schema": SCHEMA,

@@ -62,3 +62,21 @@ def test_absent_files_folders_and_names(tmp_path):
         load_recipe(str(tmp_path / "dir.yaml"))
     with pytest.raises(InputError, match="did you mean 'tiny'"):
         load_recipe("tinny")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model": {"lora": {"targets": "q_proj"}}},
+         "model.lora.targets: input should be 'all-linear' or a valid list, not 'q_proj'"),
+        ({"model": {"lora": {"targets": [3]}}},
+         "model.lora.targets: input should be 'all-linear' or a valid string, not [3]"),
+        ({"credit": {"replacement": -1}},
+         "credit.replacement: input should be 'pad' or greater than or equal to 0, not -1"),
+        ({"train": {"track": ["x"]}}, "train.track.0: input should be 'entropy' or 'kl_start'"),
+    ],
+)  # fmt: skip
+def test_a_value_of_several_kinds_is_told_by_its_key_and_all_kinds(changes, said):
+    with pytest.raises(InputError) as caught:
+        load_recipe("tiny", changes)
+    assert said in str(caught.value)

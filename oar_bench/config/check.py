@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -54,18 +55,38 @@ def validated(model: type[Model], content: dict[str, Any], where: str) -> Model:
         # a misspelt key is often missing under its right name too: name the one that is there
         errors = error.errors()
         first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
-        place = ".".join(str(part) for part in first["loc"])
+        # pydantic names the branch of a union after the field: no key of the file
+        keys = _fields(model, first["loc"])
+        place = ".".join(str(part) for part in keys)
+        same = [e for e in errors if _fields(model, e["loc"]) == keys]
         if first["type"] == "extra_forbidden":
             known = known_keys(model, first["loc"][:-1])
             mend = nearest(str(first["loc"][-1]), known) if known else ""
             raise InputError(f"unknown key {place!r}", where, mend) from error
-        said = first["msg"][:1].lower() + first["msg"][1:]
+        said = " or ".join(dict.fromkeys(e["msg"][:1].lower() + e["msg"][1:] for e in same))
+        said = said.replace(" or input should be", " or")
         if first["type"] == "missing":
             raise InputError(f"the key {place!r} is missing", where) from error
         if first["type"] == "value_error":  # our own words, about several keys at once
             said = str(first["ctx"]["error"])
             raise InputError(f"{place}: {said}" if place else said, where) from error
         raise InputError(f"{place}: {said}, not {first['input']!r}", where) from error
+
+
+def _fields(model: type[BaseModel], place: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """An error's place without the branches of a union, which pydantic names after its field."""
+    section = model
+    for number, part in enumerate(place):
+        if isinstance(part, int) or part not in section.model_fields:
+            continue
+        sections = _sections(section.model_fields[part].annotation)
+        if not sections:  # a value, or a list of them: only numbers of items belong to it
+            items = takewhile(lambda more: isinstance(more, int), place[number + 1 :])
+            return (*place[: number + 1], *items)
+        if len(sections) > 1:
+            return place
+        [section] = sections
+    return place
 
 
 def known_keys(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:

@@ -235,12 +235,9 @@ class RolloutSettings(Section):
             raise ValueError("engine: server needs base_url")
         return self
 
-    def of_the_run(self) -> dict[str, Any]:
-        """What may change a run's numbers: all but where the engine is and how much it may take."""
-        return self.model_dump(mode="json", exclude=set(PLACES))
-
 
 PLACES = ("gpu_memory", "sleep", "exchange", "base_url", "model_name")
+"""Where the engine of the rollouts is and how much it may take: they change no number."""
 
 
 class CreditSettings(Section):

@@ -19,6 +19,7 @@ from transformers import (
     GenerationConfig,
     LogitsProcessor,
     LogitsProcessorList,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     StoppingCriteria,
@@ -263,3 +264,18 @@ def load_model(
         line = " ".join(str(error).split())[:300]
         raise InputError(f"the checkpoint can't be read ({line})", str(path)) from error
     return model.eval(), load_tokenizer(folder)
+
+
+def empty_model(config: PreTrainedConfig) -> PreTrainedModel:
+    """A model of a configuration without memory for its weights: to count them.
+
+    Raises:
+        InputError: there is no causal language model of that kind.
+    """
+    try:
+        with torch.device("meta"):
+            model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
+    except (ValueError, ImportError, RuntimeError) as error:
+        line = " ".join(str(error).split())[:300]
+        raise InputError(f"no model can be made of it ({line})", "config.json") from error
+    return model

@@ -9,13 +9,14 @@ sampled, and is counted.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, get_args
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from oar_bench.answers.extract import AnswerType
+from oar_bench.answers.extract import AnswerType, ExtractMode
 from oar_bench.credit.files import name_of
 from oar_bench.engines.hf import context_limit
 from oar_bench.engines.tokens import encode
@@ -24,6 +25,23 @@ from oar_bench.integrations.rows import Row, prompts_beside, row_name, sound_row
 from oar_bench.keyed import derive
 from oar_bench.records import read_json, read_jsonl
 from oar_bench.tasks.problems import ANSWER_TYPE
+
+
+class Grading(NamedTuple):
+    """What counts as an answer in a response, and where it is looked for."""
+
+    answer_type: AnswerType = "math"
+    extract: ExtractMode = "auto"
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any], answer_type: AnswerType | None = None) -> Grading:
+        """From what a task, an evaluation or a run says; an `answer_type` goes over that.
+
+        >>> Grading.of({"answer_type": "number", "extract": "gsm8k", "tolerance": 0.1}, "exact")
+        Grading(answer_type='exact', extract='gsm8k')
+        """
+        named = {key: said[key] for key in cls._fields if key in said}
+        return cls(**named) if answer_type is None else cls(**{**named, "answer_type": answer_type})
 
 
 @dataclass(frozen=True)
@@ -87,17 +105,28 @@ def as_tokens(row: Row, name: dict[str, Any], tokenizer: PreTrainedTokenizerBase
     return Response(name, list(prompt_ids), list(ids), seed, encoded, counted != len(ids))
 
 
-def answer_type_of(path: Path) -> AnswerType:
-    """What counts as an answer in a file: as its evaluation or run says, else `math`."""
+def grading_of(path: Path, answer_type: AnswerType | None = None) -> Grading:
+    """How answers are found in a file's responses: as its evaluation or run says, else `math`.
+
+    An `answer_type` goes over what stands there.
+
+    Raises:
+        InputError: what stands there is unknown.
+    """
     for name, default in (("generation.json", "math"), ("run.json", ANSWER_TYPE)):
         file = path.parent / name
         if file.is_file():
-            grading = read_json(file).get("grading", {})
-            kind = grading.get("answer_type", default) if isinstance(grading, dict) else grading
-            if kind not in get_args(AnswerType):
-                raise InputError(f"{kind!r} is no answer type", str(file), "give --answer-type")
-            return cast("AnswerType", kind)
-    return "math"
+            said = read_json(file).get("grading", {})
+            said = said if isinstance(said, dict) else {"answer_type": said}
+            found = Grading.of({"answer_type": default, **said}, answer_type)
+            if found.answer_type not in get_args(AnswerType):
+                mend = "give --answer-type"
+                raise InputError(f"{found.answer_type!r} is no answer type", str(file), mend)
+            if found.extract not in get_args(ExtractMode):
+                known = ", ".join(get_args(ExtractMode))
+                raise InputError(f"{found.extract!r} is no extract", str(file), f"use {known}")
+            return found
+    return Grading(answer_type or "math")
 
 
 def check_fit(response: Response, model: PreTrainedModel, where: str) -> None:

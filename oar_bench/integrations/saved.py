@@ -22,7 +22,13 @@ from oar_bench.engines.hf import load_model, pad_id
 from oar_bench.engines.tokens import response_text
 from oar_bench.errors import InputError
 from oar_bench.identity import fingerprint, fingerprint_checkpoint
-from oar_bench.integrations.responses import Response, answer_type_of, check_fit, read_responses
+from oar_bench.integrations.responses import (
+    Grading,
+    Response,
+    check_fit,
+    grading_of,
+    read_responses,
+)
 from oar_bench.records import SCHEMA, JsonlWriter, dumps, owned, read_jsonl, refuse_foreign_line
 from oar_bench.training.model import pad_batch
 from oar_bench.training.rollout import probed_batch
@@ -47,7 +53,7 @@ def weigh_file(
         out: a file as `oar_bench.credit.files` describes it.
         method: a credit method of `oar_bench.config.METHODS`.
         settings: the credit section of a recipe.
-        answer_type: what counts as an answer, instead of `answer_type_of(path)`.
+        answer_type: what counts as an answer, instead of what `grading_of(path)` says.
         console: told of the progress.
 
     Returns:
@@ -63,9 +69,9 @@ def weigh_file(
     responses = read_responses(path, tokenizer)
     for response in responses:
         check_fit(response, model, f"{path}, problem {response.name['problem']}")
-    kind = answer_type or answer_type_of(path)
+    grading = grading_of(path, answer_type)
     made_by = fingerprint([
-        method, settings.model_dump(mode="json", exclude={"save_weights", "memory_mib"}), kind,
+        method, settings.model_dump(mode="json", exclude={"save_weights", "memory_mib"}), *grading,
         fingerprint_checkpoint(checkpoint),
     ])  # fmt: skip
     name, found = f"weigh {path.name}", 0
@@ -80,7 +86,7 @@ def weigh_file(
         with JsonlWriter(out) as rows, bar as tick:
             tick(len(done), "")
             for part in _parts(missing, CHUNK):
-                made, probed = _weigh(part, model, tokenizer, method, settings, kind, made_by)
+                made, probed = _weigh(part, model, tokenizer, method, settings, grading, made_by)
                 rows.write(made)
                 found += probed
                 done.update(name_of(r.name) for r in part)
@@ -91,7 +97,7 @@ def weigh_file(
         "encoded": sum(r.encoded for r in responses),
         "other_length": sum(r.other_length for r in responses),
         "frac_no_probe": 1 - found / len(missing) if missing else None,
-        "answer_type": kind,
+        **grading._asdict(),
         "weights": str(out),
     }
 
@@ -100,7 +106,7 @@ def batch_of(
     responses: Sequence[Response],
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    answer_type: AnswerType,
+    grading: Grading,
 ) -> CreditBatch:
     """What credit needs to know of some responses, on the model's device.
 
@@ -111,7 +117,7 @@ def batch_of(
     rows, attention, mask = (part.to(model.device) for part in padded)
     texts = [response_text(tokenizer, own) for own in ids]
     seeds = [response.seed for response in responses]
-    return probed_batch(tokenizer, texts, ids, (rows, attention, mask), seeds, answer_type)
+    return probed_batch(tokenizer, texts, ids, (rows, attention, mask), seeds, *grading)
 
 
 def _untold(done: int, note: str) -> None:
@@ -144,11 +150,11 @@ def _weigh(
     tokenizer: PreTrainedTokenizerBase,
     method: str,
     settings: CreditSettings,
-    kind: AnswerType,
+    grading: Grading,
     made_by: str,
 ) -> tuple[list[dict[str, Any]], int]:
     """The rows of some responses, and how many of them state an answer."""
-    batch = batch_of(part, model, tokenizer, kind)
+    batch = batch_of(part, model, tokenizer, grading)
     ids = [r.response_ids for r in part]
     credit = assign(method, model, batch, settings, pad_id(tokenizer))
     names = [r.name for r in part]

@@ -32,7 +32,11 @@ def credit_page(found: Mapping[str, Any], command: str) -> str:
         "found": found,
         "command": command,
         "fingerprints": _pairs(found.get("fingerprints")),
-        "settings": [*_pairs(found.get("settings")), ("answer_type", found.get("answer_type"))],
+        "settings": [
+            *_pairs(found.get("settings")),
+            ("answer_type", found.get("answer_type")),
+            ("extract", found.get("extract")),
+        ],
         "environment": _pairs(found.get("environment")),
         "notes": found.get("notes") or [],
     }

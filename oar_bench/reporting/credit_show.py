@@ -43,7 +43,8 @@ def show(
     Returns:
         What `oar_bench.training.token_credit.token_credit` gives, and `prompt`, `response`,
         `gold`, `source`, `model`, `names` (each id's entry in the vocabulary), `prompt_tokens`,
-        `answer_type`, `settings`, `fingerprints`, `environment` and `notes` (what to beware of).
+        `answer_type`, `extract`, `settings`, `fingerprints`, `environment` and `notes` (what to
+        beware of).
 
     Raises:
         InputError: no such checkpoint, an empty prompt or response, or one beyond its context.
@@ -51,7 +52,7 @@ def show(
     from oar_bench.engines.hf import HFEngine
     from oar_bench.engines.tokens import response_text
     from oar_bench.identity import environment, fingerprint, fingerprint_checkpoint
-    from oar_bench.integrations.responses import answer_type_of, as_tokens, check_fit
+    from oar_bench.integrations.responses import Grading, as_tokens, check_fit, grading_of
     from oar_bench.training.token_credit import token_credit
 
     engine = HFEngine.load(model)
@@ -63,7 +64,9 @@ def show(
     if not response:
         raise InputError("the response has no token", chosen.source, "show one that has some")
     check_fit(tokens, engine.model, chosen.source)
-    kind = answer_type or (answer_type_of(chosen.file) if chosen.file else "math")
+    grading = Grading(answer_type or "math")
+    if chosen.file is not None:
+        grading = grading_of(chosen.file, answer_type)
     # As in training: the answer is looked for in what the ids decode to.
     text = response_text(tokenizer, response)
     prints = {
@@ -73,13 +76,13 @@ def show(
     with console.stage("credit", len(methods)) as tick:
         found = token_credit(
             engine.model, tokenizer, prompt, response, text, tokens.seed, methods, settings,
-            answer_type=kind, progress=tick,
+            answer_type=grading.answer_type, extract=grading.extract, progress=tick,
         )  # fmt: skip
     return {
         "schema": SCHEMA, "kind": "credit", "source": chosen.source, "model": str(model),
         "prompt": chosen.row.get("prompt", str(tokenizer.decode(prompt))), "response": text,
         "gold": str(chosen.row.get("gold", "")), "seed": tokens.seed,
-        "prompt_tokens": len(prompt), "answer_type": kind,
+        "prompt_tokens": len(prompt), **grading._asdict(),
         **found,
         "names": [str(name) for name in tokenizer.convert_ids_to_tokens(response)],
         "settings": settings.model_dump(mode="json"), "fingerprints": prints,

@@ -115,7 +115,7 @@ def fidelity(
     }
     device = str(engine.model.device)
     made_by = {
-        "methods": names, "curves": curves, "answer_type": answers.answer_type,
+        "methods": names, "curves": curves, **answers.grading._asdict(),
         "replacement-other": other_id, **prints, "threads": torch.get_num_threads(),
         "device": device,
     }  # fmt: skip
@@ -125,7 +125,7 @@ def fidelity(
     tokens = {"replacement": first, "other": other_id}
     return {
         "schema": SCHEMA, "kind": "fidelity", "model": str(model), "source": answers.about,
-        "answer_type": answers.answer_type,
+        **answers.grading._asdict(),
         "counts": {"responses": len(answers.responses), "used": len(used), **left_out,
                    "problems": len({r.name["problem"] for r in used})},
         "tokens": {name: {"id": i, "token": str(tokenizer.convert_ids_to_tokens(i))}
@@ -194,7 +194,7 @@ def _usable(
         if not response.response_ids:
             left_out["no_answer"] += 1
             continue
-        batch = batch_of([response], engine.model, engine.tokenizer, answers.answer_type)
+        batch = batch_of([response], engine.model, engine.tokenizer, answers.grading)
         if not bool(batch.probe.found[0]):
             left_out["no_answer"] += 1
         elif (count := int(batch.weighted(settings).sum())) < 2:
@@ -216,7 +216,7 @@ def _frequent(
     """The most frequent of the scored tokens that isn't `not_id`; of equal ones the lowest id."""
     counts: Counter[int] = Counter()
     for response in used:
-        batch = batch_of([response], engine.model, engine.tokenizer, answers.answer_type)
+        batch = batch_of([response], engine.model, engine.tokenizer, answers.grading)
         counts.update(batch.input_ids[batch.weighted(settings)].tolist())
     counts.pop(not_id, None)
     if not counts:

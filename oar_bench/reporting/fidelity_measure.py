@@ -50,7 +50,7 @@ class Measured:
 
     def add(self, part: Sequence[Response], names: Sequence[str]) -> Iterator[str]:
         """Measure some responses; yields each row's name once it is done."""
-        batch = batch_of(part, self.engine.model, self.engine.tokenizer, self.answers.answer_type)
+        batch = batch_of(part, self.engine.model, self.engine.tokenizer, self.answers.grading)
         if not self._warm:  # the first pass of a model is slower than the later ones
             self._scores("entropy", batch.rows(torch.tensor([0])), self.settings)
             self._warm = True

@@ -15,9 +15,10 @@ from oar_bench.evaluation.asking import Asking
 from oar_bench.evaluation.generate import requests_of
 from oar_bench.identity import fingerprint, fingerprint_files
 from oar_bench.integrations.responses import (
+    Grading,
     Response,
-    answer_type_of,
     check_fit,
+    grading_of,
     read_responses,
 )
 from oar_bench.keyed import derive
@@ -84,7 +85,7 @@ class Answers:
     """Responses as tokens, what counts as an answer in them, and what they are, in words."""
 
     responses: list[Response]
-    answer_type: AnswerType
+    grading: Grading
     about: str
     fingerprints: Mapping[str, str]
 
@@ -112,9 +113,9 @@ def _of_file(source: Source, file: Path, engine: HFEngine) -> Answers:
     if source.problems is not None:
         kept = set(names[: source.problems])
         responses = [response for response in responses if response.name["problem"] in kept]
-    kind = source.answer_type or answer_type_of(file)
+    grading = grading_of(file, source.answer_type)
     prints = {"responses": fingerprint_files([file])}
-    return Answers(responses, kind, f"the responses of {file.name}", prints)
+    return Answers(responses, grading, f"the responses of {file.name}", prints)
 
 
 def _of_task(source: Source, model: Path, engine: HFEngine, tick: Tick) -> Answers:
@@ -126,10 +127,10 @@ def _of_task(source: Source, model: Path, engine: HFEngine, tick: Tick) -> Answe
     except InputError as error:
         where = _OPTIONS.get(error.where, error.where)
         raise InputError(error.message, where, error.mend) from error
-    kind = source.answer_type or task.grading.get("answer_type", "math")
+    grading = Grading.of(task.grading, source.answer_type)
     if source.gold:
         about = f"worked solutions to {task.name}"
-        return Answers(_solutions(task, engine), kind, about, task.fingerprints)
+        return Answers(_solutions(task, engine), grading, about, task.fingerprints)
     requests = requests_of(task, source.samples, source.seed)
     prompts = {question.problem: encode(engine.tokenizer, question.prompt)
                for question in task.questions}  # fmt: skip
@@ -143,7 +144,7 @@ def _of_task(source: Source, model: Path, engine: HFEngine, tick: Tick) -> Answe
         tick(done)
     drawn = fingerprint([sampling.settings(), source.samples, source.seed])
     return Answers(
-        [found[request] for request in requests], kind, f"responses sampled to {task.name}",
+        [found[request] for request in requests], grading, f"responses sampled to {task.name}",
         {**task.fingerprints, "sampling": drawn},
     )  # fmt: skip
 

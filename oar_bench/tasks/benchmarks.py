@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -157,10 +158,32 @@ def file_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _checked(row: Row, where: str) -> dict[str, Any]:
-    missing = [key for key in ("id", "problem", "answer") if not str(row.get(key) or "").strip()]
-    if missing:
-        raise InputError(f"the problem has no {missing[0]}", where, "add it")
+    """A row with its id, problem and gold as text; 0 is a good id and a good gold."""
+    for key in ("id", "problem", "answer"):
+        value = row.get(key)
+        if value is None or not str(value).strip() or value == []:
+            raise InputError(f"the problem has no {key}", where, "add it")
+        values = value if isinstance(value, list) and key == "answer" else [value]
+        if not all(_is_plain(v) for v in values):
+            raise InputError(f"its {key} is neither text nor number", where, "mend that row")
+    declared = row.get("tolerance")
+    bound = _number(str(declared))
+    if declared not in (None, "") and (bound is None or bound < 0):
+        raise InputError(f"its tolerance {declared!r} is no number >= 0", where, "mend that row")
     return {**row, "id": str(row["id"]), "problem": str(row["problem"]), "answer": gold_of(row)}
+
+
+def _is_plain(value: object) -> bool:
+    """Whether it is a finite number, or a text that tokenizers take: without lone surrogates."""
+    if isinstance(value, int | float):
+        return not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def gold_of(row: Row, field: str = "answer") -> str:

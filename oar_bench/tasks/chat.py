@@ -23,20 +23,24 @@ def load_tokenizer(model: Path, where: str) -> Any:
 
 
 def chat_template_of(
-    model: Path, asked: str = "--chat-template", system: str = "--system"
+    model: Path,
+    asked: str = "--chat-template",
+    system: str = "--system",
+    tokenizer: Any = None,
 ) -> Callable[..., str]:
     """The chat template of a model's tokenizer, called as lm-eval calls it.
 
     Args:
         model: a checkpoint's folder.
         asked, system: the options that ask for the template and give a system prompt, for errors.
+        tokenizer: the checkpoint's, where it is loaded already.
 
     Raises:
         InputError: the tokenizer has no chat template, or it doesn't take these messages.
     """
     from jinja2 import TemplateError
 
-    tokenizer = load_tokenizer(model, asked)
+    tokenizer = tokenizer or load_tokenizer(model, asked)
     if not tokenizer.chat_template:
         raise InputError(
             "its tokenizer has no chat template", str(model),

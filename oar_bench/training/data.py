@@ -50,6 +50,8 @@ class Prepared:
     """The counts, JSON-ready."""
     overlap: dict[str, Any] | None
     """What overlap.json holds; None where no test set was asked for."""
+    lengths: list[int] | None = None
+    """Tokens of each prompt, where they were counted."""
 
     def about(self) -> dict[str, Any]:
         """The content of data.json."""
@@ -84,7 +86,8 @@ def prepare(recipe: Recipe, *, lengths: bool = False) -> Prepared:
         raise InputError(
             "it trains on built-in problems", f"recipe {recipe.name}", "add a section data"
         )
-    ask = _asking(settings, recipe)
+    tokenizer = _tokenizer_of(recipe)
+    ask = _asking(settings, recipe, tokenizer)
     found = load_set(settings, recipe.data_dir)
     summary: dict[str, Any] = {"source": found.source, "rows": len(found.rows) + found.without_gold}
     summary["without_gold"] = found.without_gold
@@ -102,8 +105,9 @@ def prepare(recipe: Recipe, *, lengths: bool = False) -> Prepared:
     problems = [
         Problem(row.id, ask(row.problem), row.answer, "", row.tolerance) for row in rows
     ]  # fmt: skip
+    sizes: list[int] | None = None
     if settings.max_prompt_tokens is not None or (lengths and _has_tokenizer(recipe)):
-        sizes = _lengths(problems, recipe)
+        sizes = _lengths(problems, tokenizer("the length of a prompt"))
         if settings.max_prompt_tokens is not None:
             kept = [size <= settings.max_prompt_tokens for size in sizes]
             problems = [p for p, keep in zip(problems, kept, strict=True) if keep]
@@ -116,8 +120,9 @@ def prepare(recipe: Recipe, *, lengths: bool = False) -> Prepared:
     summary["kept"] = len(problems)
     named = sorted([p.id, p.prompt, p.answer, p.tolerance] for p in problems)
     return Prepared(
-        problems, found.answer_type, found.extract, fingerprint(["data", named]), summary, overlap
-    )
+        problems, found.answer_type, found.extract, fingerprint(["data", named]), summary, overlap,
+        sizes,
+    )  # fmt: skip
 
 
 def without_doubles(rows: Sequence[Row]) -> tuple[list[Row], int, int]:
@@ -220,11 +225,27 @@ def _without_overlap(
     return kept, {"schema": SCHEMA, "kind": "overlap", **report}
 
 
-def _asking(settings: DataSettings, recipe: Recipe) -> Callable[[str], str]:
+def _tokenizer_of(recipe: Recipe) -> Callable[[str], Any]:
+    """The model's tokenizer, loaded once, when it is first asked for by whatever needs it."""
+    held: list[Any] = []
+
+    def tokenizer(needed_by: str) -> Any:
+        if not held:
+            held.append(load_tokenizer(Path(str(recipe.model.path)), needed_by))
+        return held[0]
+
+    return tokenizer
+
+
+def _asking(
+    settings: DataSettings, recipe: Recipe, tokenizer: Callable[[str], Any]
+) -> Callable[[str], str]:
     """From a bare problem to the prompt that the model gets."""
     if not settings.chat_template:
         return lambda problem: prompt_of(settings.prompt, problem)
-    apply = chat_template_of(Path(str(recipe.model.path)), "data.chat_template", "data.system")
+    asked = "data.chat_template"
+    model = Path(str(recipe.model.path))
+    apply = chat_template_of(model, asked, "data.system", tokenizer(asked))
     system = [{"role": "system", "content": settings.system}] if settings.system else []
     return lambda problem: apply(
         [*system, {"role": "user", "content": prompt_of(settings.prompt, problem)}]
@@ -235,9 +256,8 @@ def _has_tokenizer(recipe: Recipe) -> bool:
     return recipe.model.path is not None and Path(recipe.model.path).is_dir()
 
 
-def _lengths(problems: Sequence[Problem], recipe: Recipe) -> list[int]:
+def _lengths(problems: Sequence[Problem], tokenizer: Any) -> list[int]:
     """Tokens of each prompt under the model's tokenizer."""
-    tokenizer = load_tokenizer(Path(str(recipe.model.path)), "the length of a prompt")
     sizes = []
     for at in range(0, len(problems), TOGETHER):
         prompts = [problem.prompt for problem in problems[at : at + TOGETHER]]

@@ -11,34 +11,11 @@ from typing import Any
 
 from oar_bench.config import Recipe
 from oar_bench.credit.memory import Sizes
-from oar_bench.overhead.flops import Layout, Work, step_flops
+from oar_bench.overhead.flops import Layout, Work, backward, forward, step_flops
 
 GIB = 2**30
 ADAM_BYTES, MASTER_BYTES = 8, 4
 """A trained weight: two float32 moments; its float32 copy where it is kept in bfloat16."""
-
-
-def parameters(sizes: Sizes, tied: bool) -> int:
-    """Weights of a dense decoder with gated feed-forward layers, norms left out.
-
-    >>> parameters(Sizes(layers=2, hidden=8, intermediate=16, heads=4, kv_heads=2, head_size=2,
-    ...                  vocabulary=10, item=4), tied=True)  # 1152 + 80
-    1232
-    """
-    work = Work.of(sizes)
-    return work.linear + work.head * (1 if tied else 2)
-
-
-def adapter_parameters(sizes: Sizes, rank: int) -> int:
-    """Weights of adapters of a rank on every projection: rank x (inputs + outputs) of each.
-
-    >>> adapter_parameters(Sizes(layers=1, hidden=8, intermediate=16, heads=4, kv_heads=2,
-    ...                          head_size=2, vocabulary=10, item=4), rank=2)
-    256
-    """
-    width, narrow = sizes.heads * sizes.head_size, sizes.kv_heads * sizes.head_size
-    attention = (sizes.hidden + width) * 2 + (sizes.hidden + narrow) * 2
-    return sizes.layers * rank * (attention + 3 * (sizes.hidden + sizes.intermediate))
 
 
 def activation_bytes(sizes: Sizes, tokens: int, checkpointing: bool) -> int:
@@ -79,18 +56,16 @@ class MemoryPlan:
         return sum(asdict(self).values())
 
 
-def memory_plan(recipe: Recipe, sizes: Sizes, tied: bool, longest: int) -> MemoryPlan:
+def memory_plan(recipe: Recipe, sizes: Sizes, whole: int, trained: int, longest: int) -> MemoryPlan:
     """Memory of the update.
 
     Args:
         recipe: its sections `model` and `train`.
         sizes: of the model, `item` being the bytes of a weight.
-        tied: whether embedding and head are one matrix.
+        whole, trained: its weights, and those that are trained.
         longest: tokens of the longest prompt and response together.
     """
     model, train = recipe.model, recipe.train
-    whole = parameters(sizes, tied)
-    trained = whole if model.lora is None else adapter_parameters(sizes, model.lora.rank)
     item = sizes.item if model.lora is None else 4  # adapters are float32
     room = (train.micro_batch_tokens or train.micro_batch_size * longest) // longest
     rows = max(1, min(train.micro_batch_size, room, train.prompts_per_step * train.group_size))
@@ -106,14 +81,47 @@ def memory_plan(recipe: Recipe, sizes: Sizes, tied: bool, longest: int) -> Memor
     )
 
 
-def step_operations(
-    recipe: Recipe, work: Work, method: str, prompt: int, response: int, answer: int = 4
-) -> dict[str, int | None]:
-    """Operations of one step by phase, all responses being of one length and with an advantage."""
+def layout_of(prompt: int, response: int, answer: int = 4) -> Layout:
+    """A response that ends in a marked answer of a few tokens.
+
+    >>> layout_of(16, 64)
+    Layout(prompt=16, reasoning=58, region=6, answer=4)
+    """
     region = min(answer + 2, response)
-    layout = Layout(prompt, response - region, region, min(answer, region))
-    responses = recipe.train.prompts_per_step * recipe.train.group_size
-    return step_flops(work, layout, method, responses, recipe.train, recipe.credit)
+    return Layout(prompt, response - region, region, min(answer, region))
+
+
+def step_operations(
+    recipe: Recipe, work: Work, trained: int, method: str, layout: Layout, *, replayed: bool = False
+) -> dict[str, int | None]:
+    """Operations of one step by phase, all responses being of one length and with an advantage.
+
+    With adapters the update has no gradients of the other weights, with checkpointing it passes
+    twice through the layers; dynamic sampling draws as often as it may.
+
+    Args:
+        recipe: its sections `train`, `credit` and `model`.
+        work: of the model without adapters.
+        trained: weights of the adapters, where the recipe has some.
+        method: of credit.
+        layout: tokens of a response.
+        replayed: nothing is sampled.
+    """
+    train, model = recipe.train, recipe.model
+    responses = train.prompts_per_step * train.group_size
+    found = step_flops(work, layout, method, responses, train, recipe.credit)
+    draws = 0 if replayed else 1 + train.dynamic_sampling
+    shape = (layout.length, 0, layout.response)
+    learnt = forward(work, *shape) + backward(work, *shape, weights=model.lora is None)
+    if model.lora is not None:
+        learnt += 6 * trained * layout.length
+    if model.gradient_checkpointing:
+        learnt += forward(work, layout.length)
+    return {
+        **found,
+        "rollout": (found["rollout"] or 0) * draws,
+        "update": responses * train.num_iterations * learnt,
+    }
 
 
 def as_rows(plan: MemoryPlan) -> dict[str, Any]:

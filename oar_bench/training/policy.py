@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 from oar_bench.config import LoraSettings, Recipe
 from oar_bench.engines.hf import load_model, pad_id
 from oar_bench.engines.weights import merged
-from oar_bench.errors import InputError
+from oar_bench.errors import InputError, not_installed
 from oar_bench.training.checkpoint import (
     fill_optimizer,
     load_state,
@@ -109,7 +109,8 @@ class Policy:
             return
         self.trainee.model.train()
         try:
-            yield
+            with _config_without_dropout(self.trainee.model):
+                yield
         finally:
             self.trainee.model.eval()
 
@@ -192,8 +193,32 @@ def without_dropout(model: PreTrainedModel) -> None:
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-        if isinstance(getattr(module, "attention_dropout", None), float):
-            module.attention_dropout = 0.0  # type: ignore[assignment]
+        for name in _rates(module):
+            setattr(module, name, 0.0)
+
+
+def _rates(holder: object) -> dict[str, float]:
+    """Rates of what is random in training, under the many names that models have for them."""
+    return {
+        name: value
+        for name, value in vars(holder).items()
+        if isinstance(value, float) and ("drop" in name or "jitter" in name)
+    }
+
+
+@contextmanager
+def _config_without_dropout(model: nn.Module) -> Iterator[None]:
+    """Inside, models that read a rate off their configuration at each pass read 0 (Falcon, GPT-J);
+    afterwards it is what a checkpoint is to say again."""
+    configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
+    kept = [(config, _rates(config)) for config in configs.values()]
+    try:
+        for config, rates in kept:
+            vars(config).update(dict.fromkeys(rates, 0.0))
+        yield
+    finally:
+        for config, rates in kept:
+            vars(config).update(rates)
 
 
 def add_adapters(model: PreTrainedModel, settings: LoraSettings) -> None:
@@ -205,10 +230,7 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings) -> None:
     try:
         from peft import LoraConfig
     except ModuleNotFoundError as error:
-        raise InputError(
-            "peft is not installed", "model.lora",
-            "install it with `python -m pip install 'oar-bench[lora]'`",
-        ) from error  # fmt: skip
+        raise not_installed(error, "model.lora", "lora") from error
     config = LoraConfig(
         r=settings.rank, lora_alpha=settings.alpha, target_modules=settings.targets,
         task_type="CAUSAL_LM",

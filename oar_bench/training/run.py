@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from oar_bench.answers import Grader
 from oar_bench.config import Recipe
+from oar_bench.config.settings import PLACES
 from oar_bench.console import say
 from oar_bench.errors import InputError
 from oar_bench.identity import differing, environment, fingerprint, fingerprint_files
@@ -37,7 +37,6 @@ from oar_bench.records import (
 )
 from oar_bench.training.checkpoint import (
     damage,
-    is_whole,
     latest_checkpoint,
     steps_of,
     tidy,
@@ -45,6 +44,17 @@ from oar_bench.training.checkpoint import (
 from oar_bench.training.processes import ALONE, Processes
 from oar_bench.training.sources import Source, source_of
 
+OTHER_SECTIONS = ("name", "data", "evaluation", "reproduce")
+"""What reproduce and evaluate do with a run doesn't change the run, and the data have a fingerprint
+of their own: of what is trained on, wherever it lies."""
+CHANGEABLE = (
+    "train.save_every", "train.micro_batch_size", "train.micro_batch_tokens", "train.logits_mib",
+    "model.path", "model.gradient_checkpointing", "rollout.batch_size", "credit.memory_mib",
+    "credit.save_weights", *(f"rollout.{key}" for key in PLACES),
+)  # fmt: skip
+"""Settings that a run may go on with another value of: where things lie (the start has its own
+fingerprint), what is written beside, and the memory taken, which changes no number but by
+rounding."""
 STEP_FILES = ("metrics.jsonl", "timing.jsonl", "rollouts.jsonl", "credit.jsonl")
 
 
@@ -88,14 +98,6 @@ def describe(
         processes: those that begin it; it may go on with others.
     """
     settings, source = recipe.settings(), source or source_of(recipe)
-    # What reproduce and evaluate do with a run doesn't change the run, and the data have a
-    # fingerprint of their own: of what is trained on, wherever it lies.
-    others = ("name", "reproduce", "evaluation", "data")
-    training = {k: v for k, v in settings.items() if k not in others}
-    # Neither does what is written beside it.
-    training["credit"] = {k: v for k, v in settings["credit"].items() if k != "save_weights"}
-    # Nor where the engine of the rollouts is.
-    training["rollout"] = recipe.rollout.of_the_run()
     with Grader(answer_type=source.answer_type, extract=source.extract) as grader:
         grader_print = grader.fingerprint
     return {
@@ -109,7 +111,7 @@ def describe(
         "data": source.summary,
         "grading": {"answer_type": source.answer_type, "extract": source.extract},
         "fingerprints": {
-            "recipe": fingerprint(training),
+            "recipe": fingerprint(_of_the_run(settings)),
             "start": start,
             "grader": grader_print,
             "data": source.fingerprint,
@@ -118,6 +120,42 @@ def describe(
         "environment": environment(),
         "processes": {"count": processes.count, "kind": processes.kind},
     }
+
+
+def _of_the_run(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a run's numbers depend on, by `section.key`.
+
+    Its number of steps is one of them only where the learning rate falls with it.
+    """
+    train = settings.get("train")
+    constant = isinstance(train, dict) and train.get("lr_schedule") == "constant"
+    left = (*CHANGEABLE, "train.steps") if constant else CHANGEABLE
+    found: dict[str, Any] = {}
+    for section, values in settings.items():
+        named = values if isinstance(values, dict) else {"": values}
+        found.update({f"{section}.{k}".rstrip("."): v for k, v in named.items()})
+    return {
+        key: value
+        for key, value in found.items()
+        if key not in left and key.partition(".")[0] not in OTHER_SECTIONS
+    }
+
+
+def _unlike(existing: Mapping[str, Any], wanted: Mapping[str, Any], file: Path) -> str | None:
+    """In what a folder's run is another one than `wanted`, in words; None where it is the same."""
+    theirs, ours = prints_of(existing, file), wanted["fingerprints"]
+    if ("rollouts" in theirs) != ("rollouts" in ours):
+        return "that learns from saved rollouts" if "rollouts" in theirs else "that samples"
+    unlike = differing(ours, theirs)
+    if not unlike:
+        return None
+    there = existing.get("settings")
+    if unlike[0] == "recipe" and isinstance(there, dict):
+        before, now = _of_the_run(there), _of_the_run(wanted["settings"])
+        for key in now:
+            if key in before and before[key] != now[key]:
+                return f"with another recipe ({key} {before[key]!r}, not {now[key]!r})"
+    return f"with {'other' if unlike[0] in ('data', 'rollouts') else 'another'} {unlike[0]}"
 
 
 class StepFiles:
@@ -140,16 +178,9 @@ class StepFiles:
         if name in self.files:
             self.files[name].write(rows)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        self.stack.__exit__(kind, error, tb)
+    def close(self) -> None:
+        """Sync and close them."""
+        self.stack.close()
 
 
 def write_overlap(run: RunFolder, source: Source) -> None:
@@ -168,11 +199,12 @@ def refuse_begun(folder: Path, *, resume: bool) -> None:
 def open_run(run: RunFolder, wanted: dict[str, Any], steps: int) -> tuple[Path | None, int]:
     """Claim the folder for `wanted` (from `describe`): the checkpoint to go on from and its step.
 
-    A new folder gets run.json. An old one must be the same run (recipe, method, seed, start), and
-    rows of steps after the checkpoint are removed, since those steps will be made again.
+    A new folder gets run.json. An old one must be the same run (method, seed, start, data, and the
+    recipe but for CHANGEABLE), and rows of steps after the checkpoint are removed, since those
+    steps will be made again.
 
     Raises:
-        InputError: the folder holds another run.
+        InputError: the folder holds another run, or one with more steps done.
     """
     file = run.path / "run.json"
     for half in left_by_kills(run.path, file.name):
@@ -187,19 +219,29 @@ def open_run(run: RunFolder, wanted: dict[str, Any], steps: int) -> tuple[Path |
                 f"this folder holds a run with {key} {existing.get(key)!r}, not {wanted[key]!r}",
                 str(run.path), "choose another --out",
             )  # fmt: skip
-    unlike = differing(wanted["fingerprints"], prints_of(existing, file))
-    if unlike:
+    unlike = _unlike(existing, wanted, file)
+    if unlike is not None:
         raise InputError(
-            f"this folder holds a run with another {unlike[0]}", str(run.path),
+            f"this folder holds a run {unlike}", str(run.path),
             "choose another --out, or go back to the settings in its run.json",
         )  # fmt: skip
-    if existing.get("status") == "finished":
-        if is_whole(run.final(steps)):
-            return run.final(steps), steps
-        # Its last checkpoint is gone or damaged: made again from the newest one that is whole.
-        write_json(file, {**existing, "status": "running"})
-    run.checkpoints.mkdir(exist_ok=True)
     newest = latest_checkpoint(run.checkpoints)
+    step = int(newest.name.removeprefix("step-")) if newest else 0
+    if step > steps:
+        raise InputError(
+            f"{step} steps of this run are done, {steps} are asked for", str(run.path),
+            f"give --steps {step} or more, or choose another --out",
+        )  # fmt: skip
+    if existing.get("status") == "finished":
+        if newest == run.final(steps):
+            return newest, steps
+        # More steps are wanted, or its last checkpoint is gone or damaged: it goes on from the
+        # newest one that is whole.
+        existing["status"] = "running"
+    now = {**existing, "settings": wanted["settings"]}
+    if now != read_json(file):
+        write_json(file, now)
+    run.checkpoints.mkdir(exist_ok=True)
     for broken in steps_of(run.checkpoints):
         if newest is None or broken.name > newest.name:
             aside = broken.with_name(f".broken-{broken.name}-{os.getpid()}")
@@ -210,7 +252,6 @@ def open_run(run: RunFolder, wanted: dict[str, Any], steps: int) -> tuple[Path |
                 f"from {newest.name if newest else 'its start'}"
             )
     tidy(run.checkpoints)
-    step = int(newest.name.removeprefix("step-")) if newest else 0
     found = {name: cut_rows(run.path / name, step) for name in STEP_FILES}
     lost = [str(number) for number in range(1, step + 1) if number not in found["metrics.jsonl"]]
     if lost:

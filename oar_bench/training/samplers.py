@@ -13,7 +13,7 @@ from oar_bench.config import Recipe
 from oar_bench.engines.base import Sampling
 from oar_bench.engines.hf import Sampled, check_context, sample
 from oar_bench.engines.weights import base_of
-from oar_bench.errors import InputError
+from oar_bench.errors import InputError, not_installed
 from oar_bench.training.processes import ALONE, Processes
 
 FOREIGN = 0.5
@@ -216,9 +216,6 @@ def _engine_of(
     try:
         from oar_bench.training.server_sampler import ServerSampler
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"{error.name} is not installed", "rollout.engine server",
-            "install it with `python -m pip install 'oar-bench[openai]'`",
-        ) from error  # fmt: skip
+        raise not_installed(error, "rollout.engine server", "openai") from error
 
     return ServerSampler.connect(model, tokenizer, settings, recipe.train)

@@ -26,6 +26,8 @@ class Source(Protocol):
     """What the problems are, for run.json."""
     overlap: dict[str, Any] | None
     """What overlap.json holds, where test sets were asked for."""
+    lengths: Sequence[int] | None
+    """Tokens of each problem's prompt, where they are known."""
 
     def of_step(self, count: int, seed: int, step: int, again: int = 0) -> list[Problem]:
         """`count` different problems of a step: the same for every method of a seed.
@@ -42,6 +44,7 @@ class BuiltIn:
     answer_type: AnswerType = ANSWER_TYPE
     extract: ExtractMode = "auto"
     overlap: dict[str, Any] | None = None
+    lengths: Sequence[int] | None = None
 
     def __init__(self, family: str) -> None:
         self.family = family
@@ -69,6 +72,7 @@ class Epochs:
         self.fingerprint = prepared.fingerprint
         self.summary = prepared.summary
         self.overlap = prepared.overlap
+        self.lengths: Sequence[int] | None = prepared.lengths
         # By id, so that the order of the rows in their file doesn't matter.
         self._problems = {problem.id: problem for problem in prepared.problems}
         self._shuffled = lru_cache(maxsize=8)(self._shuffle)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from oar_bench.answers.extract import AnswerType
+from oar_bench.answers.extract import AnswerType, ExtractMode
 from oar_bench.config import CreditSettings
 from oar_bench.credit.assign import assign
 from oar_bench.credit.probe import token_pieces
@@ -33,6 +33,7 @@ def token_credit(
     settings: CreditSettings,
     *,
     answer_type: AnswerType = ANSWER_TYPE,
+    extract: ExtractMode = "auto",
     progress: Callable[[int, str], None] = lambda done, method: None,
 ) -> dict[str, Any]:
     """Importance and weight of every token of one response by each method.
@@ -44,7 +45,7 @@ def token_credit(
         seed: the sample's key, from which each method's own randomness is derived.
         methods: names that `oar_bench.credit.assign.assign` knows.
         settings: the recipe's credit section.
-        answer_type: how the grader finds the answer in the text.
+        answer_type, extract: what the grader takes for the answer, and where it looks for it.
         progress: called with the number of methods done and the one just finished.
 
     Returns:
@@ -57,7 +58,7 @@ def token_credit(
         values.to(model.device) for values in pad_batch([prompt], [response], pad_id(tokenizer))
     )
     batch = probed_batch(
-        tokenizer, [text], [response], (ids, attention, mask), [seed], answer_type
+        tokenizer, [text], [response], (ids, attention, mask), [seed], answer_type, extract
     )  # fmt: skip
     by_method = {}
     for done, method in enumerate(methods, start=1):

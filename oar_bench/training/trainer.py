@@ -123,7 +123,7 @@ class Trainer:
             rollout, grades = self._collect(step, grader, timer)
         else:
             with timer.phase("rollout"):
-                rollout = replay.of_step(step, self.tokenizer, self.model.device, self.processes)
+                rollout = replay.of_step(step, self.tokenizer, self.model, self.processes)
             grades = self.grade(rollout, grader, timer)
         left = self.learn(step, rollout, grades, timer)
         if replay is None:
@@ -315,14 +315,13 @@ def train(
         processes: those that train this run together; each calls this with the same arguments.
 
     Raises:
-        InputError: unknown method, a folder of another run, prompts beyond the model's context,
-            no finite loss in several steps one after another.
+        InputError: unknown method, a folder of another run, rollouts that aren't of such a run,
+            prompts beyond the model's context, no finite loss in several steps one after another.
         Interrupted: SIGINT or SIGTERM came; the run can be gone on with.
     """
     check_method(method, "method")
     run, steps = RunFolder(out), recipe.train.steps
-    if rollouts is not None and not rollouts.is_file():
-        raise InputError("no such file", str(rollouts), "give the rollouts.jsonl of a run's folder")
+    replay = None if rollouts is None else Replay.of_run(rollouts, recipe)
     source = source_of(recipe)
     with ExitStack() as stack:
 
@@ -345,11 +344,10 @@ def train(
         stack.callback(trainer.sampler.close)
         if newest is not None:
             trainer.restore(newest)
-        words = int(trainer.model.config.get_text_config().vocab_size)
         size = recipe.train.group_size
-        replay = Replay(rollouts, size, words) if rollouts is not None else None
-        opening = Replay(first, size, words, last=1) if first is not None and not done else None
-        files = stack.enter_context(StepFiles(out, processes.is_first, recipe.credit.save_weights))
+        opening = Replay(first, size, last=1) if first is not None and not done else None
+        files = StepFiles(out, processes.is_first, recipe.credit.save_weights)
+        stack.callback(files.close)
         grader = stack.enter_context(Grader(answer_type=source.answer_type, extract=source.extract))
 
         def leave() -> str:

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 
 from oar_bench.config import load_recipe
 from oar_bench.engines.base import Sampling
-from oar_bench.engines.hf import Sampled
+from oar_bench.engines.hf import Sampled, load_model
 from oar_bench.errors import InputError
 from oar_bench.training.processes import ALONE, Processes, asked_kind, joined
 from oar_bench.training.replay import Replay
@@ -123,10 +122,10 @@ def test_more_processes_than_problems_are_refused(smoke, start):
 def test_saved_rollouts_are_shared_by_groups(start, tokenizer, tmp_path, count):
     recipe = load_recipe("smoke", {"train": {"steps": 1, "track": []}})
     train(recipe, "grpo", 0, start, tmp_path / "run")
-    replay = Replay(tmp_path / "run" / "rollouts.jsonl", 4, len(tokenizer))
-    device = torch.device("cpu")
-    whole = replay.of_step(1, tokenizer, device)
-    parts = [replay.of_step(1, tokenizer, device, One(rank, count)) for rank in range(count)]
+    replay = Replay(tmp_path / "run" / "rollouts.jsonl", 4)
+    model = load_model(start)[0]
+    whole = replay.of_step(1, tokenizer, model)
+    parts = [replay.of_step(1, tokenizer, model, One(rank, count)) for rank in range(count)]
     assert len(parts[-1].problems) == (0 if count == 9 else 8 // count * 4)
     every = joined_rollout(tokenizer, parts)
     order = [every.numbers.index(number) for number in range(32)]

@@ -58,8 +58,7 @@ def test_the_replay_of_exactly_that_step_has_the_same_fault(broken, start):
     trainer = Trainer(recipe, "grpo", 0, start, "cpu")
     trainer.restore(kept)
     trainer.sampler.sample = None  # nothing is sampled
-    vocabulary = int(trainer.model.config.vocab_size)
-    replay = Replay(out / "rollouts.jsonl", recipe.train.group_size, vocabulary)
+    replay = Replay(out / "rollouts.jsonl", recipe.train.group_size)
     with Grader(answer_type=ANSWER_TYPE) as grader:
         again = trainer.step(2, grader, PhaseTimer(2), replay)
     assert again.metrics == wanted

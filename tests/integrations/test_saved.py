@@ -10,13 +10,16 @@ import torch
 
 from oar_bench.cli import app
 from oar_bench.config import CreditSettings, load_recipe
+from oar_bench.console import Progress
 from oar_bench.credit.assign import assign
 from oar_bench.credit.files import ids_sha256, load_credit
 from oar_bench.engines.hf import load_model, pad_id
 from oar_bench.errors import InputError
-from oar_bench.integrations.responses import answer_type_of, read_responses
+from oar_bench.integrations.responses import grading_of, read_responses
 from oar_bench.integrations.saved import weigh_file
 from oar_bench.records import read_jsonl
+from oar_bench.reporting.credit_show import show
+from oar_bench.reporting.credit_source import choose
 from oar_bench.training.model import pad_batch
 from oar_bench.training.rollout import probed_batch
 from oar_bench.training.trainer import train
@@ -169,7 +172,28 @@ def test_a_kill_in_the_first_write_is_gone_over(weigh, tmp_path):
 def test_an_unknown_answer_type_beside_the_file_is_told(tmp_path, grading):
     (tmp_path / "generation.json").write_text(json.dumps({"grading": grading}))
     with pytest.raises(InputError, match="is no answer type; give --answer-type"):
-        answer_type_of(tmp_path / "samples.jsonl")
+        grading_of(tmp_path / "samples.jsonl")
+
+
+def test_the_answer_is_looked_for_where_the_run_looked(start, tmp_path):
+    """`#### 7` is an answer where the run graded by it, none where it graded boxes alone."""
+    file = write(tmp_path / "rollouts.jsonl", row())
+    for extract, silent in (("gsm8k", 0), ("boxed", 1)):
+        grading = {"answer_type": "math", "extract": extract}
+        (tmp_path / "run.json").write_text(json.dumps({"grading": grading}))
+        out = tmp_path / f"{extract}.jsonl"
+        done = weigh_file(start, file, out, "oar-g", CreditSettings())
+        assert (done["answer_type"], done["extract"]) == ("math", extract)
+        assert done["frac_no_probe"] == silent
+        shown = show(start, choose(None, None, file, 1, None, None), ["grpo"], CreditSettings(),
+                     None, Progress())  # fmt: skip
+        assert shown["found"] is not bool(silent)
+        assert grading_of(file, "exact") == ("exact", extract)
+    with pytest.raises(InputError, match="another model, method, setting"):
+        weigh_file(start, file, tmp_path / "gsm8k.jsonl", "oar-g", CreditSettings())
+    (tmp_path / "run.json").write_text('{"grading": {"extract": "last"}}')
+    with pytest.raises(InputError, match="'last' is no extract"):
+        grading_of(file)
 
 
 def test_prompts_of_an_evaluation_stand_beside_its_samples(tokenizer, tmp_path):

@@ -183,6 +183,13 @@ def test_a_hub_out_of_reach_is_one_line(monkeypatch):
         ('{"id": "a", "problem": "x"}\n', "line 1: the problem has no answer"),
         ('{"id": "a", "problem": " ", "answer": "3"}\n', "line 1: the problem has no problem"),
         ('{"problem": "x", "answer": "3"}\n', "line 1: the problem has no id"),
+        ('{"id": "a", "problem": "x", "answer": []}\n', "line 1: the problem has no answer"),
+        ('{"id": "a", "problem": "x", "answer": {"a": 1}}\n', "neither text nor number"),
+        ('{"id": "a", "problem": "x", "answer": NaN}\n', "answer is neither text nor number"),
+        ('{"id": true, "problem": "x", "answer": 1}\n', "line 1: its id is neither"),
+        ('{"id": "a", "problem": "\\ud800", "answer": 1}\n', "line 1: its problem is neither"),
+        ('{"id": "a", "problem": "x", "answer": 1, "tolerance": "1%"}\n', "tolerance '1%' is no"),
+        ('{"id": "a", "problem": "x", "answer": 1, "tolerance": -1}\n', "is no number >= 0"),
         ('{"id": "a", "problem": "x", "answer": "3"}\n{]\n', "line 2 is not JSON"),
         ("[1]\n", "line 1 is not a JSON object"),
         ('{"id": "a", "problem": "x", "answer": "3"}', "the last line has no end"),
@@ -212,3 +219,11 @@ def test_the_real_training_set():
         for row in found.rows[:60]:
             assert grader.grade(f"So it is.\n#### {row.answer}", row.answer).correct
             assert grader.grade(f"It is $\\boxed{{{row.answer}}}$.", row.answer).correct
+
+
+def test_zero_is_an_id_and_an_answer(tmp_path):
+    rows = [{"id": i, "problem": "x", "answer": a} for i, a in enumerate([0, 0.0, "0", [0, 1]])]
+    found = load_set(DataSettings(path=str(lines(tmp_path / "mine.jsonl", rows))))
+    assert [(row.id, row.answer) for row in found.rows] == [
+        ("0", "0"), ("1", "0"), ("2", "0"), ("3", "0, 1")
+    ]  # fmt: skip

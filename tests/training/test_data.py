@@ -10,7 +10,7 @@ import pytest
 
 from oar_bench.config import PassRateSettings, parse_recipe
 from oar_bench.errors import InputError
-from oar_bench.integrations.responses import answer_type_of
+from oar_bench.integrations.responses import grading_of
 from oar_bench.records import read_json, read_jsonl
 from oar_bench.tasks.sets import Row
 from oar_bench.training.data import by_pass_rate, pass_rates, prepare, quantiles, without_doubles
@@ -338,7 +338,7 @@ def test_a_run_trains_on_the_data_and_resumes(recipe, call, data_dir, tmp_path):
     about = read_json(out / "run.json")
     assert about["data"]["kept"] == 8
     assert about["grading"] == {"answer_type": "number", "extract": "gsm8k"}
-    assert answer_type_of(out / "rollouts.jsonl") == "number"
+    assert grading_of(out / "rollouts.jsonl") == ("number", "gsm8k")
     assert read_json(out / "overlap.json")["tasks"]["oar_aime24"]["rows_found"] == 0
     rows = list(read_jsonl(out / "rollouts.jsonl"))
     assert all(0 < row["tolerance"] <= 0.5 + 1e-6 for row in rows)
@@ -357,7 +357,7 @@ def test_a_run_trains_on_the_data_and_resumes(recipe, call, data_dir, tmp_path):
     lines(Path(about["settings"]["data"]["path"]), SUMS[:7])
     done = call(*grpo, "--resume")
     assert done.returncode == 2
-    assert "this folder holds a run with another data" in done.stderr
+    assert "this folder holds a run with other data" in done.stderr
 
 
 def test_reproduce_evaluates_as_it_trains(recipe, call, data_dir, tmp_path):  # noqa: F811

@@ -6,9 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
-from transformers import LlamaConfig
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GPT2Config,
+    LlamaConfig,
+    MixtralConfig,
+)
 
+from oar_bench.config import Recipe, parse_recipe
+from oar_bench.errors import InputError
+from oar_bench.training.dry_run import estimate
 from oar_bench.training.model import word_tokenizer
+from oar_bench.training.sources import source_of
 
 SIZES_7B = {
     "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
@@ -95,3 +105,84 @@ def test_what_training_would_refuse_is_refused(call, tmp_path, problems):
         assert done.returncode == 2
         assert said in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+def tiny(folder: Path, config) -> Path:
+    """The configuration of a small model, with a tokenizer."""
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }} {% endfor %}"
+    config.vocab_size = len(tokenizer)
+    config.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+LLAMA = LlamaConfig(hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+                    num_attention_heads=4, max_position_embeddings=64)  # fmt: skip
+GPT2 = GPT2Config(n_embd=16, n_layer=2, n_head=4, n_positions=64)
+MIXTRAL = MixtralConfig(hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+                        num_attention_heads=4, num_key_value_heads=2, num_local_experts=4,
+                        max_position_embeddings=64)  # fmt: skip
+
+
+def recipe_of(folder: Path, problems: Path, **changes) -> Recipe:
+    data = {"path": str(problems), "prompt": "plain"}
+    train = {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 8, "steps": 2}
+    return parse_recipe(
+        {"name": "mine", "model": {"path": str(folder), **changes.pop("model", {})},
+         "data": {**data, **changes.pop("data", {})}, "train": {**train, **changes}}, "mine"
+    )  # fmt: skip
+
+
+@pytest.fixture
+def uneven(tmp_path) -> Path:
+    """Ten problems, of 1, 3, ... 19 tokens."""
+    rows = [{"id": str(i), "problem": "3" + " + 4" * i, "answer": "1"} for i in range(10)]
+    file = tmp_path / "uneven.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+@pytest.mark.parametrize("config", [LLAMA, GPT2, MIXTRAL], ids=lambda c: c.model_type)
+def test_weights_are_counted_on_the_model_whatever_its_family(tmp_path, uneven, config):
+    folder = tiny(tmp_path / "model", config)
+    model = AutoModelForCausalLM.from_config(config)
+    found = estimate(recipe_of(folder, uneven), "grpo", 0, 1.0)["model"]
+    assert found["parameters"] == found["trained"] == sum(p.numel() for p in model.parameters())
+    assert found["experts"] == (4 if config is MIXTRAL else None)
+
+
+def test_adapters_are_counted_on_the_layers_that_are_named(tmp_path, uneven):
+    folder = tiny(tmp_path / "model", LLAMA)
+    for targets, trained in ((["q_proj"], 2 * 4 * 32), ("all-linear", 2 * 4 * (4 * 32 + 3 * 48))):
+        lora = {"rank": 4, "targets": targets}
+        found = estimate(recipe_of(folder, uneven, model={"lora": lora}), "grpo", 0, 1.0)
+        assert found["model"]["trained"] == trained
+    wrong = recipe_of(folder, uneven, model={"lora": {"targets": ["attention"]}})
+    with pytest.raises(InputError, match=r"model\.lora\.targets"):
+        estimate(wrong, "grpo", 0, 1.0)
+
+
+def test_prompts_are_those_of_all_problems_and_no_step_has_more_tokens(tmp_path, uneven):
+    """Prompts of 1, 3, ... 19 tokens: mean 10, two longest 17 + 19."""
+    folder = tiny(tmp_path / "model", LLAMA)
+    recipe = recipe_of(folder, uneven)
+    found = estimate(recipe, "grpo", 0, 1.0)["tokens"]
+    assert (found["prompt_mean"], found["prompt_longest"]) == (10, 19)
+    assert found["a_step_at_most"] == 2 * (17 + 19) + 4 * 8
+    steps = [source_of(recipe).of_step(2, seed, 1) for seed in range(20)]
+    assert all(sum(len(p.prompt.split()) for p in step) <= 17 + 19 for step in steps)
+    drawn = recipe_of(folder, uneven, dynamic_sampling=2)
+    assert estimate(drawn, "grpo", 0, 1.0)["tokens"]["a_step_at_most"] == 3 * (72 + 32)
+
+
+def test_the_tokenizer_is_loaded_once(tmp_path, uneven, monkeypatch):
+    folder = tiny(tmp_path / "model", LLAMA)
+    loaded = []
+    honest = AutoTokenizer.from_pretrained
+    monkeypatch.setattr(
+        AutoTokenizer, "from_pretrained", lambda *a, **k: loaded.append(1) or honest(*a, **k)
+    )
+    recipe = recipe_of(folder, uneven, data={"chat_template": True, "max_prompt_tokens": 9})
+    assert estimate(recipe, "grpo", 0, 1.0)["data"]["kept"] == 5
+    assert len(loaded) == 1

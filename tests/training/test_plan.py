@@ -8,15 +8,14 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from oar_bench.config import load_recipe
 from oar_bench.credit.memory import Sizes
+from oar_bench.overhead.flops import Layout, Work
 from oar_bench.training.logprobs import LogprobModel
 from oar_bench.training.plan import (
     GIB,
     activation_bytes,
-    adapter_parameters,
     memory_plan,
-    parameters,
+    step_operations,
 )
-from oar_bench.training.policy import add_adapters
 
 
 @pytest.fixture(scope="module")
@@ -27,22 +26,6 @@ def llama():
         num_attention_heads=6, num_key_value_heads=2, tie_word_embeddings=True,
     )  # fmt: skip
     return LlamaForCausalLM(config).eval()
-
-
-def test_parameters_are_those_of_the_model(llama):
-    whole = sum(p.numel() for n, p in llama.named_parameters() if "norm" not in n)
-    assert parameters(Sizes.of(llama.config), tied=True) == whole
-
-
-def test_adapters_are_those_of_peft(llama):
-    import copy
-
-    from oar_bench.config import LoraSettings
-
-    model = copy.deepcopy(llama)
-    add_adapters(model, LoraSettings(rank=4))
-    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    assert adapter_parameters(Sizes.of(llama.config), rank=4) == trained
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
@@ -84,16 +67,37 @@ def test_the_plan_of_a_known_size():
         "model": {"dtype": "bfloat16", "gradient_checkpointing": True},
         "train": {"track": [], "micro_batch_tokens": 4096},
     })  # fmt: skip
-    plan = memory_plan(recipe, sizes, tied=False, longest=1500)
-    assert parameters(sizes, tied=False) == pytest.approx(7.6e9, rel=0.01)
+    whole = 7_615_616_512
+    plan = memory_plan(recipe, sizes, whole, whole, longest=1500)
     fixed = plan.weights + plan.gradients + plan.optimizer
-    assert fixed == 16 * parameters(sizes, tied=False)
+    assert fixed == 16 * whole
     assert plan.start == 0
     assert plan.total / GIB == pytest.approx(116, rel=0.05)
     lora = recipe.model_copy(
         update={"model": recipe.model.model_copy(update={"lora": load_lora()})}
     )
-    assert memory_plan(lora, sizes, tied=False, longest=1500).total < plan.total / 3
+    assert memory_plan(lora, sizes, whole, 80_740_352, longest=1500).total < plan.total / 3
+
+
+def test_operations_by_hand():
+    """N 1000, a 0, HV 100; L 10, T 6; 4 responses: forward 2 N L + 2 HV T, backward twice that."""
+    work, layout = Work(1000, 0, 100), Layout(4, 2, 4, 2)
+    train = {"prompts_per_step": 2, "group_size": 2, "num_iterations": 3}
+    plain = load_recipe("tiny", {"train": train})
+    found = step_operations(plain, work, 0, "grpo", layout)
+    assert found["update"] == 4 * 3 * (6 * 10_000 + 6 * 600)
+    saving = load_recipe("tiny", {"train": train, "model": {"gradient_checkpointing": True}})
+    again = step_operations(saving, work, 0, "grpo", layout)
+    assert again == {**found, "update": 4 * 3 * (8 * 10_000 + 6 * 600)}
+    lora = load_recipe("tiny", {"train": train, "model": {"lora": {"rank": 1}}})
+    adapted = step_operations(lora, work, 50, "grpo", layout)
+    assert adapted["update"] == 4 * 3 * (4 * 10_000 + 4 * 600 + 6 * 50 * 10)
+    drawn = load_recipe("tiny", {"train": {**train, "dynamic_sampling": 2}})
+    assert found["rollout"] == 4 * (2 * 1000 * 9 + 2 * 100 * 6)
+    assert step_operations(drawn, work, 0, "grpo", layout) == {
+        **found, "rollout": 3 * found["rollout"]
+    }  # fmt: skip
+    assert step_operations(drawn, work, 0, "grpo", layout, replayed=True)["rollout"] == 0
 
 
 def load_lora():

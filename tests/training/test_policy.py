@@ -6,11 +6,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import (
+    AutoModelForCausalLM,
+    FalconConfig,
+    GPT2Config,
+    MixtralConfig,
+    OPTConfig,
+)
 
 from oar_bench.config import Recipe, load_recipe
 from oar_bench.engines.hf import load_model
 from oar_bench.errors import InputError
-from oar_bench.records import read_jsonl
+from oar_bench.records import read_json, read_jsonl
 from oar_bench.training.policy import Policy, merged_weights
 from oar_bench.training.trainer import train
 
@@ -52,6 +59,34 @@ def test_checkpointing_changes_no_gradient(start: Path, batch):
     assert not saving.model.training
     for name, gradient in theirs.items():
         torch.testing.assert_close(ours[name], gradient, atol=1e-6, rtol=1e-5)
+
+
+SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+RANDOM_IN_TRAINING = [  # rates on modules, on the configuration, of whole layers, of routers
+    OPTConfig(**SMALL, ffn_dim=32, word_embed_proj_dim=16, dropout=0.5, layerdrop=0.5),
+    FalconConfig(**SMALL, hidden_dropout=0.5, attention_dropout=0.5),
+    GPT2Config(n_embd=16, n_layer=2, n_head=2, resid_pdrop=0.5, attn_pdrop=0.5, embd_pdrop=0.5),
+    MixtralConfig(**SMALL, num_key_value_heads=2, intermediate_size=32, num_local_experts=2,
+                  router_jitter_noise=0.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("config", RANDOM_IN_TRAINING, ids=lambda config: config.model_type)
+def test_nothing_is_random_in_the_update(config, tokenizer, tmp_path, batch):
+    """Checkpointing needs training mode, in which models drop and jitter unless told not to."""
+    config.vocab_size, config.pad_token_id = len(tokenizer), tokenizer.pad_token_id
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    policy = Policy(recipe_of(model={"gradient_checkpointing": True}), tmp_path, "cpu")
+    with torch.no_grad():
+        before = policy.scorer(*batch).logprobs
+    with policy.updating():
+        during = policy.scorer(*batch).logprobs.detach()
+    torch.testing.assert_close(during, before, atol=1e-5, rtol=1e-5)
+    policy.save(tmp_path / "saved", {})
+    theirs, ours = (read_json(p / "config.json") for p in (tmp_path, tmp_path / "saved"))
+    rates = {key for key in theirs if "drop" in key or "jitter" in key}
+    assert {key: theirs[key] for key in rates} == {key: ours[key] for key in rates} != {}
 
 
 def test_small_steps_are_not_lost_in_bfloat16(start: Path, batch):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from oar_bench.cli_training import train as command
 from oar_bench.config import Recipe, load_recipe
 from oar_bench.errors import InputError
 from oar_bench.records import read_json, read_jsonl
@@ -73,7 +74,12 @@ def edited(live: Path, tmp_path: Path, change) -> Path:
         (lambda r: r | {"sampler_logprobs": [0.5]}, "one for each token"),
         (lambda r: r | {"sampler_logprobs": ["x"] * len(r["response_ids"])}, "one for each token"),
         (lambda r: None if r["sample"] == 0 else r, "groups of 4"),
-        (lambda r: None if r["step"] == 2 else r, "no rollouts of step 2"),
+        (lambda r: None if r["step"] == 2 else r, r"no rollouts of step 2; train --steps 1"),
+        (lambda r: None, "no rollouts of step 1; give the rollouts.jsonl"),
+        (lambda r: r | {"sampler_logprobs": [float("nan")] * len(r["response_ids"])}, "one for"),
+        (lambda r: r | {"prompt": ""}, "has no token"),
+        (lambda r: r | {"prompt": r["prompt"] + " +" * 40}, "exceed the model's context of 48"),
+        (lambda r: r | {"response": "9 9"}, "don't spell its responses"),
     ],
 )
 def test_other_files_are_refused(live, smoke, start, tmp_path, change, said):
@@ -81,11 +87,30 @@ def test_other_files_are_refused(live, smoke, start, tmp_path, change, said):
         train(smoke, "grpo", 0, start, tmp_path / "run", rollouts=edited(live, tmp_path, change))
 
 
-def test_a_file_that_is_not_there_is_refused(smoke, start, tmp_path, call):
-    done = call("train", "smoke", "--rollouts", str(tmp_path / "no.jsonl"), "--out",
-                str(tmp_path / "run"))  # fmt: skip
-    assert done.returncode == 2
-    assert "no such file" in done.stderr.splitlines()[-1]
+def test_half_a_group_is_no_group(live, smoke, start, tmp_path):
+    halves = load_recipe("smoke", {"train": {"group_size": 2}})
+    with pytest.raises(InputError, match="step 1 has no groups of 2 responses"):
+        train(halves, "grpo", 0, start, tmp_path / "run", rollouts=live / "rollouts.jsonl")
+
+
+def test_a_file_that_cannot_be_replayed_is_refused_before_the_warm_start(
+    live, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("oar_bench.reproduce.starting_point", lambda *_: pytest.fail("begun"))
+    (tmp_path / "empty.jsonl").touch()
+    files = tmp_path / "no.jsonl", live, live / "metrics.jsonl", tmp_path / "empty.jsonl"
+    said = "no such file", "a folder is given", "line 1 is no rollout", "no rollouts of step 1"
+    for file, wanted in zip(files, said, strict=True):
+        for dry_run in (False, True):
+            with pytest.raises(InputError, match=wanted):
+                command("smoke", rollouts=file, out=tmp_path / "run", dry_run=dry_run)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_last_row_without_a_newline_counts(live, smoke, start, tmp_path):
+    file = tmp_path / "rollouts.jsonl"
+    file.write_text((live / "rollouts.jsonl").read_text().removesuffix("\n"))
+    assert train(smoke, "grpo", 0, start, tmp_path / "run", rollouts=file).is_dir()
 
 
 def test_the_first_step_of_another_run_is_shared(live, smoke, start, tmp_path, monkeypatch):

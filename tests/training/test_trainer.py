@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -123,12 +124,50 @@ def test_another_run_in_the_folder_is_refused(grpo: Path, smoke: Recipe, start: 
     with pytest.raises(InputError, match="seed 0"):
         train(smoke, "grpo", 1, start, grpo, resume=True)
     other = load_recipe("smoke", {"train": {"lr": 1e-4}})
-    with pytest.raises(InputError, match="another recipe"):
+    with pytest.raises(InputError, match=r"another recipe \(train\.lr 0\.0003, not 0\.0001\)"):
         train(other, "grpo", 0, start, grpo, resume=True)
+    falling = load_recipe("smoke", {"train": {"lr_schedule": "linear", "steps": 8}})
+    with pytest.raises(InputError, match=r"train\.lr_schedule 'constant', not 'linear'"):
+        train(falling, "grpo", 0, start, grpo, resume=True)
+    with pytest.raises(InputError, match="a run that samples"):
+        train(smoke, "grpo", 0, start, grpo, resume=True, rollouts=grpo / "rollouts.jsonl")
+    fewer = load_recipe("smoke", {"train": {"steps": 2}})
+    with pytest.raises(InputError, match="4 steps of this run are done, 2 are asked for"):
+        train(fewer, "grpo", 0, start, grpo, resume=True)
     (tmp_path / "letter.txt").write_text("mine")
     with pytest.raises(InputError, match=r"letter\.txt"):
         train(smoke, "grpo", 0, start, tmp_path)
     assert (tmp_path / "letter.txt").read_text() == "mine"
+
+
+def test_more_steps_go_on_from_a_finished_run_to_the_longer_run(
+    smoke: Recipe, start: Path, tmp_path, grpo: Path
+):
+    out = tmp_path / "run"
+    short = load_recipe("smoke", {"train": {"steps": 2}})
+    train(short, "grpo", 0, start, out)
+    final = train(smoke, "grpo", 0, start, out, resume=True)
+    whole = grpo / "checkpoints" / final.name
+    assert (final / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert (out / "rollouts.jsonl").read_bytes() == (grpo / "rollouts.jsonl").read_bytes()
+    assert read_json(out / "run.json")["settings"]["train"]["steps"] == 4
+
+
+def test_a_run_goes_on_with_less_memory_and_from_a_start_that_was_moved(
+    smoke: Recipe, start: Path, tmp_path
+):
+    out = tmp_path / "run"
+    train(load_recipe("smoke", {"train": {"steps": 2}}), "grpo", 0, start, out)
+    moved = shutil.copytree(start, tmp_path / "moved")
+    changes = {
+        "model": {"path": str(moved), "gradient_checkpointing": True},
+        "train": {"steps": 3, "micro_batch_size": 2, "logits_mib": 1, "save_every": 5},
+        "credit": {"memory_mib": 1},
+    }
+    final = train(load_recipe("smoke", changes), "grpo", 0, moved, out, resume=True)
+    assert final.name == "step-000003"
+    settings = read_json(out / "run.json")["settings"]
+    assert (settings["train"]["micro_batch_size"], settings["train"]["logits_mib"]) == (2, 1)
 
 
 def test_a_broken_checkpoint_is_passed_over(smoke: Recipe, start: Path, tmp_path, grpo: Path):
