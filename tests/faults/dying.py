@@ -1,19 +1,14 @@
-"""Runs the command line and kills the process (SIGKILL) inside a chosen call of a function.
-
-    python dying.py MODULE:NAME CALL WHEN ARGUMENTS...
-
-WHEN is `before` or `after` the CALL-th call (1-based) of MODULE.NAME.
-"""
+"""Kills its own process (SIGKILL) inside a chosen call of a function."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import signal
-import sys
 
 
 def arm(target: str, call: int, when: str) -> None:
+    """Have this process die `before` or `after` the CALL-th call (1-based) of MODULE:NAME."""
     module_name, _, name = target.partition(":")
     owner = importlib.import_module(module_name)
     *path, last = name.split(".")
@@ -33,13 +28,3 @@ def arm(target: str, call: int, when: str) -> None:
         return result
 
     setattr(owner, last, dying)
-
-
-if __name__ == "__main__":
-    target, call, when, *arguments = sys.argv[1:]
-    if target != "none":
-        arm(target, int(call), when)
-    sys.argv = ["oar-bench", *arguments]
-    from oar_bench.cli import main
-
-    main()

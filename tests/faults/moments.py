@@ -1,13 +1,22 @@
-"""One run in a process of its own, forked from one that has everything imported already."""
+"""A command in a process of its own, forked from one that has everything imported already."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import sys
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-PRELOADED = ["oar_bench.cli", "oar_bench.reproduce", "oar_bench.monitor.live"]
+from .dying import arm
+
+PRELOADED = [
+    "oar_bench.cli",
+    "oar_bench.reproduce",
+    "oar_bench.monitor.live",
+    "oar_bench.engines.hf",
+    "oar_bench.evaluation.score",
+]
 
 
 def context():
@@ -17,7 +26,15 @@ def context():
     return found
 
 
-def work(arguments: list[str], cache: str, log: str) -> None:
+def begin(arguments: list[str], log: Path, die: tuple[str, int, str] | None = None) -> BaseProcess:
+    """The command line as a process, begun; see `arm` for where it dies, if it does."""
+    cache = os.environ["OAR_BENCH_CACHE"]
+    process = context().Process(target=work, args=(arguments, cache, str(log), die))
+    process.start()
+    return process
+
+
+def work(arguments: list[str], cache: str, log: str, die: tuple[str, int, str] | None) -> None:
     """The command line with its output in a file."""
     from oar_bench.cli import main
 
@@ -25,5 +42,7 @@ def work(arguments: list[str], cache: str, log: str) -> None:
     with Path(log).open("a") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
+    if die is not None:
+        arm(*die)
     sys.argv = ["oar-bench", *arguments]
     main()

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from oar_bench.records import read_json, read_jsonl
 
+from .moments import begin
 from .runs import assert_same_run
 
-DYING = str(Path(__file__).parent / "dying.py")
 
-
-def run(*arguments: str, die: tuple[str, int, str] = ("none", 0, "")) -> int:
-    command = [sys.executable, DYING, die[0], str(die[1]), die[2], *arguments]
-    return subprocess.run(command, capture_output=True, timeout=300).returncode
+def run(log: Path, *arguments: str, die: tuple[str, int, str] | None = None) -> int | None:
+    """The exit code of a command; its output goes to a file of the folder `log`."""
+    process = begin(list(arguments), log / "log.txt", die)
+    process.join(300)
+    process.kill()
+    process.join()
+    return process.exitcode
 
 
 @pytest.fixture(scope="module")  # of another method than the one of conftest.py
 def unbroken(start, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("unbroken") / "run"
-    assert run("train", "smoke", "--method", "oar-p", "--out", str(out)) == 0
+    assert run(out.parent, "train", "smoke", "--method", "oar-p", "--out", str(out)) == 0
     return out
 
 
@@ -45,8 +46,8 @@ TRAIN = [
 def test_a_killed_training_ends_with_the_same_weights(unbroken, tmp_path, target, call, when):
     out = tmp_path / "run"
     arguments = ("train", "smoke", "--method", "oar-p", "--out", str(out), "--resume")
-    assert run(*arguments, die=(target, call, when)) == -9
-    assert run(*arguments) == 0
+    assert run(tmp_path, *arguments, die=(target, call, when)) == -9
+    assert run(tmp_path, *arguments) == 0
     assert_same_run(out, unbroken)
 
 
@@ -69,15 +70,15 @@ def evaluation(start: Path, out: Path) -> tuple[str, ...]:
 @pytest.fixture(scope="module")
 def whole(start, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("whole")
-    assert run(*evaluation(start, out)) == 0
+    assert run(out, *evaluation(start, out)) == 0
     return out
 
 
 @pytest.mark.parametrize(("target", "call", "when"), EVALUATE)
 def test_a_killed_evaluation_has_every_sample_once(start, whole, tmp_path, target, call, when):
     broken = tmp_path / "broken"
-    assert run(*evaluation(start, broken), die=(target, call, when)) == -9
-    assert run(*evaluation(start, broken)) == 0
+    assert run(tmp_path, *evaluation(start, broken), die=(target, call, when)) == -9
+    assert run(tmp_path, *evaluation(start, broken)) == 0
     key = lambda row: (row["problem"], row["sample"])  # noqa: E731
     for name in ("samples.jsonl", "scores.jsonl"):
         a, b = (sorted(read_jsonl(p / "oar_sum" / name), key=key) for p in (whole, broken))
@@ -94,9 +95,9 @@ def test_a_killed_warm_start_goes_on(start, tmp_path, monkeypatch):
     monkeypatch.setenv("OAR_BENCH_CACHE", str(tmp_path / "cache"))
     arguments = ("train", "smoke", "--steps", "1", "--out", str(tmp_path / "run"))
     saved = ("oar_bench.training.warmstart:_supervised_loss", 105, "after")
-    assert run(*arguments, die=saved) == -9
+    assert run(tmp_path, *arguments, die=saved) == -9
     [partial] = (tmp_path / "cache").rglob("partial/step-*")
     assert partial.name == "step-000100"
-    assert run(*arguments) == 0
+    assert run(tmp_path, *arguments) == 0
     [done] = (tmp_path / "cache").rglob("done/model.safetensors")
     assert done.read_bytes() == (start / "model.safetensors").read_bytes()

@@ -23,7 +23,7 @@ class Runs:
     """Runs of the smoke recipe, and how long a whole one takes on this machine."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.context = folder, moments.context()
+        self.folder = folder
         self.log = folder / "log"
         self.seconds = 0.0
         for name in ("warm-up", "unbroken"):  # the first one's first step pays for the caches
@@ -42,10 +42,7 @@ class Runs:
             "--out",
             f"{self.folder / name}",
         ]
-        process = self.context.Process(
-            target=moments.work, args=(command, os.environ["OAR_BENCH_CACHE"], str(self.log))
-        )
-        process.start()
+        process = moments.begin(command, self.log)
         process.join(kill_after)
         process.kill()
         process.join()
