@@ -31,6 +31,7 @@ from oar_bench.credit.probe import TokenSpans, build_probe
 from oar_bench.overhead.counter import counter
 from oar_bench.overhead.flops import Layout, Work, oar_p
 from oar_bench.overhead.phases import peak_memory_mb, reset_peak
+from oar_bench.stages import numbers
 
 PAD = 0
 Score = Callable[[], torch.Tensor]
@@ -183,11 +184,6 @@ def by_length(model: PreTrainedModel, options: argparse.Namespace) -> None:
         seconds = timed(passes, options.repeats)
         cells = (f"{seconds[n]:>10.2f} ({seconds['oar-p'] / seconds[n]:>4.1f}x)" for n in names)
         print(f"{length:>5}" + "".join(f"{cell:>18}" for cell in cells), flush=True)
-
-
-def numbers(text: str) -> list[int]:
-    """The numbers of a comma-separated option."""
-    return [int(word) for word in text.split(",")]
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from oar_bench.overhead.phases import peak_memory_mb, reset_peak
+from oar_bench.stages import numbers
 from oar_bench.training.logprobs import LogprobModel
 
 
@@ -78,9 +79,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path)
     parser.add_argument("--rows", type=int, default=4)
     parser.add_argument("--prompt", type=int, default=128)
-    parser.add_argument(
-        "--lengths", type=lambda t: [int(n) for n in t.split(",")], default=[128, 256, 512]
-    )
+    parser.add_argument("--lengths", type=numbers, default=[128, 256, 512])
     parser.add_argument("--logits-mib", type=int, default=128)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", default="float32")

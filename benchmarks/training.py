@@ -39,6 +39,7 @@ from oar_bench.answers import Grader
 from oar_bench.config import load_recipe
 from oar_bench.engines.hf import load_model
 from oar_bench.overhead.phases import PhaseTimer, peak_memory_mb, reset_peak
+from oar_bench.stages import numbers
 from oar_bench.training.fixed import FixedSteps, still
 from oar_bench.training.model import tiny_model, word_tokenizer
 from oar_bench.training.trainer import Trainer
@@ -221,10 +222,6 @@ def table(rows: pd.DataFrame) -> str:
                 f"{memory[0]} | {memory[1]} |"
             )
     return "\n".join(lines)
-
-
-def numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from oar_bench import __version__, cli_credit
 from oar_bench.cli_check import check
 from oar_bench.cli_claims import Evidence, claims
 from oar_bench.cli_data import data
-from oar_bench.cli_evaluation import AsJson, evaluate, generate
+from oar_bench.cli_evaluation import AnswerType, AsJson, evaluate, generate
 from oar_bench.cli_import import import_results
 from oar_bench.cli_overhead import overhead
 from oar_bench.cli_training import reproduce, train
@@ -34,6 +34,9 @@ app = typer.Typer(
     name="oar-bench",
     help="Reproduce, test and extend credit assignment in RL for math reasoning.\n\n"
     "Start with: oar-bench reproduce tiny",
+    epilog="Exit codes: 0 done; 1 a regression, verdicts that differ, or a fault of oar-bench; "
+    "2 bad input, told in one line, or too little data; 130 and 143 interrupted, with what was "
+    "finished kept.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,7 +44,8 @@ app = typer.Typer(
 )
 
 Allow = Annotated[
-    list[str] | None, typer.Option("--allow", help="A field that may differ; repeat for more.")
+    list[str] | None,
+    typer.Option("--allow", help="A field that may differ, such as grader; repeat for more."),
 ]
 
 
@@ -73,12 +77,13 @@ def score(
     response_field: Annotated[str, typer.Option(help="Field of the response.")] = "response",
     gold_field: Annotated[str, typer.Option(help="Field of the gold answer.")] = "gold",
     id_field: Annotated[str, typer.Option(help="Field that names a row.")] = "id",
-    answer_type: Annotated[
-        str | None, typer.Option(help="math, number, choice or exact, instead of the rows' own.")
-    ] = None,
-    extract: Annotated[str, typer.Option(help="auto, boxed or gsm8k.")] = "auto",
+    answer_type: AnswerType = None,
+    extract: Annotated[
+        str, typer.Option(help="Where the answer stands: auto, boxed or gsm8k (after ####).")
+    ] = "auto",
     tolerance: Annotated[
-        float | None, typer.Option(min=0, help="Accept |answer - gold| <= T max(1, |gold|).")
+        float | None,
+        typer.Option(min=0, help="Accept |answer - gold| <= T max(1, |gold|); default exact."),
     ] = None,
     deadline: Annotated[float, typer.Option(min=0.05, help="Seconds for one hard case.")] = 1.6,
     workers: Annotated[int, typer.Option("--workers", "-w", min=1, help="Worker processes.")] = 1,
@@ -142,7 +147,7 @@ def report(
     evidence: Evidence = None,
     allow: Allow = None,
 ) -> None:
-    """Write report.md and a self-contained index.html from finished runs.
+    """Write report.md and index.html from finished runs.
 
     Claims are judged by the runs, by RUNS/overhead and RUNS/fidelity if these are there, and by
     the folders that --evidence names.
@@ -167,12 +172,15 @@ def compare(
         typer.Argument(help="Two or more: evaluations, folders of tasks, runs, or methods."),
     ],
     allow: Allow = None,
-    out: Annotated[Path | None, typer.Option(help="Also write FILE.md or FILE.csv.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write the table here, as FILE.md or FILE.csv.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare results problem by problem: difference, interval, p after Holm, wins and losses.
+    """Compare results problem by problem.
 
-    Results must agree in task, data, prompt, sampling and grader; a difference is refused by name.
+    Gives difference, interval, p value (adjusted over tasks by Holm), wins and losses. Results must
+    agree in task, data, prompt, sampling and grader; a difference is refused by name.
 
     Examples:
 
@@ -190,7 +198,9 @@ app.command()(check)
 
 @app.command()
 def tasks(as_json: AsJson = False) -> None:
-    """List the tasks of the registry and its groups; lm-eval's own go by their names too.
+    """List the tasks and their groups.
+
+    lm-eval's own go by their names too.
 
     Example:
 
@@ -208,7 +218,9 @@ def tasks(as_json: AsJson = False) -> None:
 
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
-    """Say what this machine has: versions, device, memory, and which engines work.
+    """Say what this machine can run.
+
+    Versions, device, memory, and which engines work.
 
     Example:
 

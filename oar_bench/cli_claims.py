@@ -10,7 +10,9 @@ import typer
 
 Evidence = Annotated[
     list[Path] | None,
-    typer.Option("--evidence", help="Folder of an overhead or fidelity measurement; repeatable."),
+    typer.Option(
+        "--evidence", help="Folder of an overhead or fidelity measurement; repeat for more."
+    ),
 ]
 
 
@@ -18,17 +20,19 @@ def claims(
     runs: Annotated[Path, typer.Argument(help="Folder that `reproduce` wrote, or its runs/.")],
     evidence: Evidence = None,
     allow: Annotated[
-        list[str] | None, typer.Option("--allow", help="A field that may differ; repeatable.")
+        list[str] | None,
+        typer.Option("--allow", help="A field that may differ, such as grader; repeat for more."),
     ] = None,
     spec: Annotated[
         Path | None, typer.Option("--claims", help="Your own claims, like baselines/claims.yaml.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
-    """Judge each claim about OAR: supported, contradicted, inconclusive or not tested.
+    """Judge each claim about OAR by finished runs.
 
-    Each has a named test and a margin in baselines/claims.yaml; docs/statistics.md tells how the
-    verdicts are made. What was measured in RUNS/overhead and RUNS/fidelity counts too.
+    Supported, contradicted, inconclusive or not tested. Each has a named test and a margin in
+    baselines/claims.yaml; docs/statistics.md tells how the verdicts are made. What was measured in
+    RUNS/overhead and RUNS/fidelity counts too.
 
     Examples:
 

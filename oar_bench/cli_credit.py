@@ -9,6 +9,16 @@ from typing import Annotated
 
 import typer
 
+from oar_bench.cli_evaluation import (
+    AnswerType,
+    AsJson,
+    Chat,
+    DataDir,
+    Samples,
+    Seed,
+    Temperature,
+    Tokens,
+)
 from oar_bench.stages import choice, split_words, this_command
 
 app = typer.Typer(
@@ -33,12 +43,10 @@ def weights(
     out: Annotated[Path, typer.Option(help="File of the weights (JSON lines).")],
     method: Annotated[str, typer.Option(help="oar-p, oar-g, shuffled, ...")] = "oar-p",
     recipe: Annotated[
-        str | None, typer.Option(help="Recipe whose credit section holds; else the defaults.")
+        str | None, typer.Option(help="Take the credit settings of this recipe, not the defaults.")
     ] = None,
-    answer_type: Annotated[
-        str | None, typer.Option(help="math, number, choice or exact, instead of the file's own.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    answer_type: AnswerType = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write every response's token weights, for any trainer to read. Run it again to resume.
 
@@ -89,29 +97,39 @@ def show(
         int | None, typer.Option(min=0, help="Which of the problem's responses, from 0.")
     ] = None,
     method: Annotated[
-        str, typer.Option(help="Methods side by side, separated by commas.")
+        str,
+        typer.Option("--methods", "--method", help="Methods side by side, separated by commas."),
     ] = "oar-p,oar-g",
     recipe: Annotated[
-        str | None, typer.Option(help="Credit settings of this recipe, not the defaults.")
+        str | None, typer.Option(help="Take the credit settings of this recipe, not the defaults.")
     ] = None,
-    q: Annotated[float | None, typer.Option("--q", help="Level of the quantile, 0 to 1.")] = None,
-    beta: Annotated[float | None, typer.Option(help="Boost of the most important token.")] = None,
+    q: Annotated[
+        float | None,
+        typer.Option(
+            "--q", help="Quantile below which tokens weigh least, 0 to 1; default the recipe's."
+        ),
+    ] = None,
+    beta: Annotated[
+        float | None, typer.Option(help="Boost of the most important token; default the recipe's.")
+    ] = None,
     pfinal: Annotated[
-        str | None, typer.Option(help="last, answer_mean, answer_kl or answer_joint.")
-    ] = None,
-    scope: Annotated[str | None, typer.Option(help="reasoning or response.")] = None,
-    answer_type: Annotated[
         str | None,
-        typer.Option(help="math, number, choice or exact, instead of the file's own (math)."),
+        typer.Option(help="last, answer_mean, answer_kl or answer_joint; default the recipe's."),
     ] = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(help="Tokens to weigh: reasoning or response; default the recipe's."),
+    ] = None,
+    answer_type: AnswerType = None,
     out: Annotated[
         Path | None, typer.Option(help="The page; default credit.html, none with --json.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Show a response token by token, shaded by importance and by weight, methods side by side.
+    """Show a response token by token, methods side by side.
 
-    Prints it and writes a page that needs neither network nor script.
+    Shaded by importance and by weight. Prints it and writes a page that needs neither network nor
+    script.
 
     Examples:
 
@@ -121,13 +139,13 @@ def show(
 
       oar-bench credit show CHECKPOINT --responses EVAL/samples.jsonl --problem ID --sample 2
 
-      oar-bench credit show CHECKPOINT --responses EVAL/samples.jsonl --method oar-p,inverted
+      oar-bench credit show CHECKPOINT --responses EVAL/samples.jsonl --methods oar-p,inverted
     """
     from oar_bench.config import check_method, load_credit
 
-    names = split_words(method, "--method")
+    names = split_words(method, "--methods")
     for name in names:
-        check_method(name, "--method")
+        check_method(name, "--methods")
     given = {"q": q, "beta": beta, "pfinal": pfinal, "scope": scope}
     settings = load_credit(recipe, {key: v for key, v in given.items() if v is not None})
     kind = choice(answer_type, ("math", "number", "choice", "exact"), "--answer-type")
@@ -165,34 +183,36 @@ def fidelity(
         bool, typer.Option("--gold", help="The task's worked solutions instead of sampling.")
     ] = False,
     method: Annotated[
-        str, typer.Option(help="Importances beside oar-p and position, separated by commas.")
+        str,
+        typer.Option(
+            "--methods",
+            "--method",
+            help="Importances beside oar-p and position, separated by commas.",
+        ),
     ] = "oar-d,oar-g",
-    problems: Annotated[int | None, typer.Option(min=1, help="The first so many problems.")] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Responses sampled to each problem.")] = 1,
-    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy decoding.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling keys.")] = 0,
-    max_new_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Longest sampled response, instead of the task's.")
+    problems: Annotated[
+        int | None,
+        typer.Option("--problems", "--limit", min=1, help="The first so many problems only."),
     ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the problems, DIR/gsm8k/test.jsonl; else the hub."),
-    ] = None,
-    chat_template: Annotated[
-        bool, typer.Option("--chat-template", help="Ask through the tokenizer's chat template.")
-    ] = False,
+    samples: Samples = 1,
+    temperature: Temperature = 1.0,
+    seed: Seed = 0,
+    max_new_tokens: Tokens = None,
+    data_dir: DataDir = None,
+    chat_template: Chat = False,
     recipe: Annotated[
-        str | None, typer.Option(help="Credit settings of this recipe, not the defaults.")
+        str | None, typer.Option(help="Take the credit settings of this recipe, not the defaults.")
     ] = None,
     memory_mib: Annotated[
-        int | None, typer.Option(min=1, help="MiB that a pass may take over the model's own.")
+        int | None,
+        typer.Option(
+            min=1, help="MiB that a pass may take over the model's own; default the recipe's."
+        ),
     ] = None,
     replacement_other: Annotated[
         str, typer.Option(help="Id of the second replacement token, or frequent.")
     ] = "frequent",
-    answer_type: Annotated[
-        str | None, typer.Option(help="math, number, choice or exact, instead of the task's own.")
-    ] = None,
+    answer_type: AnswerType = None,
     max_tokens: Annotated[
         int | None, typer.Option(min=2, help="Leave out responses with more tokens to rank.")
     ] = None,
@@ -202,27 +222,28 @@ def fidelity(
     out: Annotated[
         Path | None, typer.Option(help="Folder of table, figure and numbers; none if absent.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Measure how well each importance stands in for exact OAR-P, on responses of this model.
+    """Measure how well an importance stands in for exact OAR-P.
 
-    Rank agreement, overlap of the top tokens, agreement of two draws and across the replacement
-    token, deletion and insertion curves, and the cost; position, which needs no model, beside them.
-    With --out every response's numbers are kept as they come: run it again to resume.
+    On responses of this model: rank agreement, overlap of the top tokens, agreement of two draws
+    and across the replacement token, deletion and insertion curves, and the cost; position, which
+    needs no model, beside them. With --out every response's numbers are kept as they come: run it
+    again to resume.
 
     Examples:
 
-      oar-bench credit fidelity CHECKPOINT --task oar_arithmetic --problems 32 --method oar-d,oar-g
+      oar-bench credit fidelity CHECKPOINT --task oar_arithmetic --problems 32 --methods oar-d,oar-g
 
       oar-bench credit fidelity CHECKPOINT --task oar_gsm8k --data-dir DIR --gold --problems 8 \
---method oar-d,oar-gf,attention --out fidelity
+--methods oar-d,oar-gf,attention --out fidelity
 
-      oar-bench credit fidelity CHECKPOINT --responses EVAL/samples.jsonl --method oar-p-span
+      oar-bench credit fidelity CHECKPOINT --responses EVAL/samples.jsonl --methods oar-p-span
     """
     from oar_bench.config import load_credit
     from oar_bench.evaluation.asking import Asking
 
-    names = split_words(method, "--method")
+    names = split_words(method, "--methods")
     kind = choice(answer_type, ("math", "number", "choice", "exact"), "--answer-type")
     changes = {} if memory_mib is None else {"memory_mib": memory_mib}
     settings = load_credit(recipe, changes)

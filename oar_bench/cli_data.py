@@ -21,14 +21,18 @@ def data(
             help="Test tasks to look for, instead of the recipe's: oar_gsm8k,oar_math500."
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for data.json and overlap.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for data.json and overlap.json; default none.")
+    ] = None,
     show: Annotated[
         int, typer.Option(min=0, help="Print so many prompts as the model gets them.")
     ] = 0,
     changes: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a recipe trains on: rows, doubles, overlap with test sets, what the filters leave.
+    """Say what a recipe trains on.
+
+    Rows, doubles, overlap with the test sets, and what the filters leave.
 
     Examples:
 

@@ -21,12 +21,13 @@ Tasks = Annotated[
     str, typer.Option("--tasks", "-t", help="Names of tasks or groups, separated by commas.")
 ]
 Samples = Annotated[int, typer.Option("--samples", "-n", min=1, help="Responses to each problem.")]
-Temperature = Annotated[float, typer.Option(min=0, help="0 is greedy decoding.")]
+Temperature = Annotated[float, typer.Option(min=0, help="Of sampling; 0 is greedy decoding.")]
 TopP = Annotated[float, typer.Option("--top-p", min=0, max=1, help="Nucleus sampling; 1 is off.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the sampling keys.")]
+Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same result.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="The first so many problems only.")]
 Tokens = Annotated[
-    int | None, typer.Option("--max-new-tokens", min=1, help="Instead of the task's own limit.")
+    int | None,
+    typer.Option("--max-new-tokens", min=1, help="Longest response in tokens; default the task's."),
 ]
 Batch = Annotated[int, typer.Option("--batch-size", min=1, help="Sequences in one pass.")]
 EngineName = Annotated[str, typer.Option("--engine", help="hf, vllm or openai (a server).")]
@@ -34,34 +35,52 @@ BaseUrl = Annotated[
     str | None, typer.Option(help="The server, such as http://127.0.0.1:8000/v1 (openai).")
 ]
 ModelName = Annotated[str | None, typer.Option(help="The model's name on the server (openai).")]
-Concurrency = Annotated[int | None, typer.Option(min=1, help="Requests at once (openai); 32.")]
+Concurrency = Annotated[
+    int | None, typer.Option(min=1, help="Requests at once (openai); default 32.")
+]
 EngineArg = Annotated[
     list[str] | None,
-    typer.Option("--engine-arg", help="KEY=VALUE for the engine, such as tensor_parallel_size=2."),
+    typer.Option(
+        "--engine-arg",
+        help="KEY=VALUE for the engine, such as tensor_parallel_size=2; repeat for more.",
+    ),
 ]
-Out = Annotated[Path | None, typer.Option(help="Folder of the evaluation.")]
+Out = Annotated[Path | None, typer.Option(help="Folder of the results; default evaluations/MODEL.")]
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="Folder of the problems, DIR/gsm8k/test.jsonl; else the hub."),
+    typer.Option(
+        help="Folder with the problems, as DIR/gsm8k/test.jsonl; default Hugging Face's hub."
+    ),
 ]
 Chat = Annotated[
     bool, typer.Option("--chat-template", help="Ask through the tokenizer's chat template.")
 ]
 System = Annotated[str | None, typer.Option(help="System prompt, with --chat-template.")]
-Fewshot = Annotated[int | None, typer.Option(min=0, help="Worked examples before a problem.")]
+Fewshot = Annotated[
+    int | None, typer.Option(min=0, help="Worked examples before a problem; default the task's.")
+]
 ShardOf = Annotated[
-    str | None, typer.Option("--shard", help="i/n: the problems i modulo n; `score` merges.")
+    str | None,
+    typer.Option("--shard", help="i/n, such as 0/8: one of n parts; `score` merges them."),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show two prompts and the cost; generate nothing.")
 ]
 Probe = Annotated[
     str | None,
-    typer.Option(help="partial:0.6: have the questions completed instead (contamination)."),
+    typer.Option(
+        help="partial:0.6: show 60 % of each question and have it completed, to find contamination."
+    ),
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="SECTION.KEY=VALUE in the recipe; repeat for more."),
+    typer.Option(
+        "--set", help="SECTION.KEY=VALUE in the recipe, such as train.lr=1e-4; repeat for more."
+    ),
+]
+AnswerType = Annotated[
+    str | None,
+    typer.Option(help="math, number, choice or exact; default: as the task or the rows say."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 

@@ -31,7 +31,9 @@ def import_results(
         str | None,
         typer.Option(help="Put them where `report` looks: OUT/runs/METHOD/seed-SEED."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Training seed, with --method.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Training seed, with --method; absent: not known.")
+    ] = None,
     regrade: Annotated[
         bool, typer.Option("--regrade", help="Grade the responses by our grader, where golds are.")
     ] = False,
@@ -40,10 +42,11 @@ def import_results(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring results of lm-eval, lighteval, inspect_ai or a table of numbers into our schema.
+    """Bring in results of other tools.
 
-    `compare` and `report` then take them like our own. With the tool's samples every problem is
-    there and results are paired; with numbers alone there is an interval from n, and no test.
+    Of lm-eval, lighteval, inspect_ai, or a table of numbers. `compare` and `report` then take them
+    like our own. With the tool's samples every problem is there and results are paired; with
+    numbers alone there is an interval from n, and no test.
 
     Examples:
 

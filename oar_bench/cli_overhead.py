@@ -17,7 +17,9 @@ def overhead(
     model: Annotated[
         str, typer.Argument(help="Checkpoint folder, or a recipe that makes its model (tiny).")
     ],
-    methods: Annotated[str, typer.Option(help="Separated by commas.")] = "grpo,oar-p,oar-g",
+    methods: Annotated[
+        str, typer.Option(help="Methods, separated by commas.")
+    ] = "grpo,oar-p,oar-g",
     lengths: Annotated[
         str | None,
         typer.Option(
@@ -34,7 +36,7 @@ def overhead(
         float, typer.Option(min=0, help="A step is negligibly dearer up to 1 + MARGIN x grpo's.")
     ] = 0.10,
     recipe: Annotated[
-        str | None, typer.Option(help="Settings of training and credit; default: MODEL's own.")
+        str | None, typer.Option(help="Take the settings of this recipe; default: MODEL's own.")
     ] = None,
     memory_mib: Annotated[
         int | None, typer.Option(min=1, help="MiB for a pass of credit, instead of the recipe's.")
@@ -45,14 +47,17 @@ def overhead(
     dtype: Annotated[
         str | None, typer.Option(help="float32 (default on CPU) or bfloat16 (on a GPU).")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder; default overhead/MODEL.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of tables and figure; default overhead/MODEL.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
-    """Measure a whole training step of each method, phase by phase: seconds, operations, memory.
+    """Measure a whole training step of each method.
 
-    Methods take turns in every repeat, so that a drifting machine doesn't decide. Writes
-    overhead.md, overhead.csv, overhead.json and overhead.svg, and each repeat to overhead.jsonl
-    once it is done: run it again to resume, or with more repeats.
+    Phase by phase: seconds, operations, memory. Methods take turns in every repeat, so that a
+    drifting machine doesn't decide. Writes overhead.md, overhead.csv, overhead.json and
+    overhead.svg, and each repeat to overhead.jsonl once it is done: run it again to resume, or with
+    more repeats.
 
     Examples:
 

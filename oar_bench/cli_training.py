@@ -25,19 +25,27 @@ Steps = Annotated[int | None, typer.Option(min=1, help="Training steps, instead 
 
 def reproduce(
     recipe: Annotated[str, typer.Argument(help="A shipped recipe (tiny) or a YAML file.")],
-    seeds: Annotated[int | None, typer.Option(min=1, help="Number of paired seeds.")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Train each method under so many seeds; default the recipe's."),
+    ] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Methods, separated by commas: grpo,oar-p,shuffled.")
+        str | None,
+        typer.Option(
+            help="Such as grpo,oar-p,shuffled, separated by commas; default the recipe's."
+        ),
     ] = None,
     steps: Steps = None,
     data_dir: DataDir = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of runs and report.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of runs and report; default results/RECIPE.")
+    ] = None,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Every stage in under a minute; numbers mean nothing.")
     ] = False,
     log: Log = None,
 ) -> None:
-    """Train, evaluate and report: the whole way in one command. Run it again to resume.
+    """Train, evaluate and report, in one command. Run it again to resume.
 
     Examples:
 
@@ -68,7 +76,9 @@ def train(
     seed: Seed = 0,
     steps: Steps = None,
     data_dir: DataDir = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run; default runs/RECIPE/METHOD/seed-SEED.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run begun before.")
     ] = False,
@@ -82,7 +92,8 @@ def train(
         bool, typer.Option("--dry-run", help="Check data and model and say what it would cost.")
     ] = False,
     tflops: Annotated[
-        float, typer.Option(min=0.001, help="For --dry-run: 10^12 operations a second sustained.")
+        float,
+        typer.Option(min=0.001, help="For --dry-run: the device's 10^12 operations a second."),
     ] = 400.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="For --dry-run: print JSON for scripts.")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Log = Annotated[
     list[str] | None,
     typer.Option(
-        "--log", help="Also show each step in tensorboard, wandb or jsonl; commas, or repeat."
+        "--log", help="Also show each step in tensorboard, wandb or jsonl; repeat for more."
     ),
 ]
 SETTLED = 2.0
@@ -50,9 +50,10 @@ def watch(
         bool, typer.Option("--json", help="JSON for scripts: a line for each change.")
     ] = False,
 ) -> None:
-    """Follow training from another terminal; reads only. Ends when all is finished, or by Ctrl-C.
+    """Follow training from another terminal; reads only.
 
-    Says what is running (a process holds its folder), interrupted (none does) and finished.
+    Ends when all is finished, or by Ctrl-C. Says what is running (a process holds its folder),
+    interrupted (none does) and finished.
 
     Examples:
 

@@ -20,6 +20,18 @@ class InputError(Exception):
         super().__init__(f"{line}; {mend}" if mend else line)
 
 
+def not_installed(error: ImportError, where: str, extra: str) -> InputError:
+    """That a package of one of the extras is missing, and how to get it.
+
+    >>> str(not_installed(ImportError(name="peft"), "model.lora", "lora"))
+    "model.lora: peft is not installed; install it with `python -m pip install 'oar-bench[lora]'`"
+    """
+    return InputError(
+        f"{error.name} is not installed", where,
+        f"install it with `python -m pip install 'oar-bench[{extra}]'`",
+    )  # fmt: skip
+
+
 def nearest(name: str, known: list[str]) -> str:
     """A mend for a mistyped name: the nearest known name, or the list of them.
 

@@ -299,18 +299,29 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a whole file atomically: to a neighbour first, synced, then renamed over `path`."""
+    """Write a whole file atomically; see `write_parts`."""
+    write_parts(path, [content])
+
+
+def write_parts(path: Path, parts: Iterable[bytes]) -> None:
+    """Write a whole file atomically: to a neighbour first, synced, then renamed over `path`.
+
+    What is no file of its own, such as /dev/stdout or a pipe, is written to as it stands.
+    """
+    if path.parent == Path("/dev") or (path.exists() and not path.is_file()):
+        with path.open("wb") as file:
+            file.writelines(parts)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     neighbour = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with neighbour.open("wb") as file:
-            file.write(content)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         neighbour.replace(path)
-    except OSError:
+    finally:
         neighbour.unlink(missing_ok=True)
-        raise
     sync_folder(path.parent)
 
 

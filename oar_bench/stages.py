@@ -36,6 +36,15 @@ def this_command() -> list[str]:
     return ["oar-bench", *sys.argv[1:]]
 
 
+def numbers(text: str) -> list[int]:
+    """The whole numbers of a comma-separated option; ValueError where a word is none.
+
+    >>> numbers("64,128")
+    [64, 128]
+    """
+    return [int(word) for word in text.split(",")]
+
+
 def split_words(text: str, where: str) -> list[str]:
     """The words of a comma-separated option, without repeats.
 

@@ -36,6 +36,7 @@ LAYERS = [
     {"cli", "__main__"},
 ]
 WITHIN = {
+    ("cli_credit", "cli_evaluation"),
     ("cli_data", "cli_evaluation"),
     ("reproduce", "reporting"),
     ("tasks", "answers"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 
 import pytest
 from hypothesis import given
@@ -111,3 +112,15 @@ def test_keep_rows(tmp_path):
     assert [row["step"] for row in read_jsonl(path)] == [0, 1, 2]
     keep_rows(tmp_path / "absent.jsonl", lambda row: False)
     assert not (tmp_path / "absent.jsonl").exists()
+
+
+def test_what_is_no_file_of_its_own_is_written_to_as_it_stands(tmp_path):
+    """A pipe (or /dev/stdout) isn't renamed over."""
+    pipe, got = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader.start()
+    write_text(pipe, "whole")
+    reader.join()
+    assert (got, pipe.is_fifo()) == ([b"whole"], True)
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]

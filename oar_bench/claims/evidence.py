@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from oar_bench.evaluation.statistics import Floats
@@ -10,10 +10,16 @@ from oar_bench.evaluation.statistics import Floats
 
 @dataclass(frozen=True)
 class Scores:
-    """Every method on one task: by training seed the problem means (P,), shares."""
+    """Every method on one task: by training seed the problem means (P,), shares.
+
+    `unseeded` are methods whose results were imported without a training seed, `numbers` those of
+    which a number without samples was imported.
+    """
 
     task: str
     of: Mapping[str, Mapping[int, Floats]]
+    unseeded: Collection[str] = ()
+    numbers: Collection[str] = ()
 
 
 @dataclass(frozen=True)

@@ -131,4 +131,4 @@ def load_claims(path: Path | None = None) -> Claims:
     ['C1', 'C2', 'C3', 'C4', 'C5', 'C6', 'C7']
     """
     file = path or shipped("baselines") / "claims.yaml"
-    return validated(Claims, read_mapping(file, "claims"), str(file))
+    return validated(Claims, read_mapping(file, "file of claims"), str(file))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from oar_bench.claims.evidence import Cell, Costs, Evidence
+from oar_bench.claims.evidence import Cell, Costs, Evidence, Scores
 from oar_bench.claims.spec import (
     Agreement,
     Claim,
@@ -29,6 +29,7 @@ from oar_bench.evaluation.statistics import SAME, Interval
 Word = Literal["supported", "contradicted", "inconclusive", "not tested"]
 FLOOR = "position"
 """The importance that uses no model, beside which every agreement is told."""
+IMPORT = "oar-bench import SOURCE --out OUT --method METHOD --seed SEED  # each training run"
 FEWEST = 16
 """Problems from which on the tests of correlations, which are skewed, keep their level."""
 
@@ -119,9 +120,13 @@ def _scores(claim: Claim, test: Superiority | NonInferiority, found: Evidence) -
     for scores in found.scores:
         seeds = [s for s in scores.of.get(a, {}) if s in scores.of.get(b, {})]
         if not seeds:
-            missing = [method for method in (a, b) if method not in scores.of]
-            why = f"no {' and no '.join(missing)} run" if missing else "no seed that both have"
-            rows.append(replace(absent, on=scores.task, why=why))
+            rows.append(replace(absent, on=scores.task, why=_why_unpaired(a, b, scores)))
+            continue
+        if unseeded := [method for method in (a, b) if method in scores.unseeded]:
+            rows.append(replace(
+                absent, on=scores.task, command=IMPORT,
+                why=f"no training seeds in the imports of {' and '.join(unseeded)}",
+            ))  # fmt: skip
             continue
         d = np.stack([scores.of[a][seed] - scores.of[b][seed] for seed in seeds])
         measured = sample(d)
@@ -137,6 +142,16 @@ def _scores(claim: Claim, test: Superiority | NonInferiority, found: Evidence) -
         one = Judged(measured, *bounds, up=True)
         rows.append(_outcome(claim, test, scores.task, [one], effect=measured.interval, **size))
     return rows or [replace(absent, why="no run was evaluated")]
+
+
+def _why_unpaired(a: str, b: str, scores: Scores) -> str:
+    """Why two methods have no seed in common on a task."""
+    told = [
+        f"{method} is a number without samples" if method in scores.numbers else f"no {method} run"
+        for method in (a, b)
+        if method not in scores.of
+    ]
+    return " and ".join(told) or "no seed that both have"
 
 
 def _agreement(claim: Claim, test: Agreement, found: Evidence) -> list[Outcome]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oar_bench.engines.base import Engine
-from oar_bench.errors import InputError, nearest
+from oar_bench.errors import InputError, nearest, not_installed
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,7 @@ def _openai(
     try:
         from oar_bench.engines.openai import OpenAIEngine
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"{error.name} is not installed", "--engine openai",
-            "install it with `python -m pip install 'oar-bench[openai]'`",
-        ) from error  # fmt: skip
+        raise not_installed(error, "--engine openai", "openai") from error
     from oar_bench.identity import fingerprint
 
     engine = OpenAIEngine.load(

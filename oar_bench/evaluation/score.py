@@ -163,12 +163,7 @@ def _row(sample: dict[str, Any], judge: Judge, grader_print: str) -> dict[str, A
         "task": sample["task"],
         "problem": sample["problem"],
         "sample": sample["sample"],
-        "status": grade.status,
-        "correct": grade.correct,
-        "extracted": grade.extracted,
-        "how": grade.how,
-        "stage": grade.stage,
-        "milliseconds": round(grade.milliseconds, 3),
+        **grade.row(),
         "grader": grader_print,
         **{name: sample[name] for name in ("model", "fingerprint") if name in sample},
     }

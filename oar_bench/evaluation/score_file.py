@@ -130,12 +130,7 @@ def _row(item: Item, grade: Grade, grader: str, source: str) -> dict[str, Any]:
         "schema": SCHEMA,
         "row": item.row,
         "id": item.id,
-        "status": grade.status,
-        "correct": grade.correct,
-        "extracted": grade.extracted,
-        "how": grade.how,
-        "stage": grade.stage,
-        "milliseconds": round(grade.milliseconds, 3),
+        **grade.row(),
         "grader": grader,
         "source": source,
     }

@@ -13,7 +13,6 @@ holds where each row lies, 8 bytes a sample, and copies the lines; no text stays
 from __future__ import annotations
 
 import json
-import os
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from typing import Any, BinaryIO
 
 from oar_bench.errors import InputError
 from oar_bench.identity import fingerprint
-from oar_bench.records import read_jsonl, read_placed, sync_folder
+from oar_bench.records import read_jsonl, read_placed, write_parts
 
 MERGED = "samples.jsonl"
 ABSENT = -1
@@ -141,7 +140,7 @@ def merge_shards(folder: Path, generation: Mapping[str, Any], problems: list[str
         if target.exists():  # merged before, and killed before the shards were removed
             _check_same(folder, lines)
         else:
-            _write(target, lines)
+            write_parts(target, lines)
     for shard in present:
         (folder / shard.file).unlink()
     return True
@@ -200,20 +199,6 @@ def _merged(
         for place in placed[number % len(files)][name]:
             file.seek(place)
             yield file.readline()
-
-
-def _write(target: Path, lines: Iterable[bytes]) -> None:
-    """Write the merged file whole: under another name first, synced, then renamed."""
-    neighbour = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with neighbour.open("wb") as file:
-            file.writelines(lines)
-            file.flush()
-            os.fsync(file.fileno())
-        neighbour.replace(target)
-    finally:
-        neighbour.unlink(missing_ok=True)
-    sync_folder(target.parent)
 
 
 def _check_same(folder: Path, lines: Iterable[bytes]) -> None:

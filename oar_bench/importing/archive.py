@@ -11,8 +11,7 @@ import struct
 import zipfile
 import zlib
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow
 
@@ -78,13 +77,8 @@ class Archive:
         raw = self._file.read(member.compress_size)
         return pyarrow.CompressedInputStream(pyarrow.BufferReader(raw), "zstd")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def close(self) -> None:
+        """Close the file; use it by `contextlib.closing`."""
         self._zip.close()
         self._file.close()
 

@@ -18,6 +18,7 @@ FORMATS = (
     "lm-eval's results_*.json and samples_*.jsonl, lighteval's results_*.json and "
     "details_*.parquet, inspect_ai's .eval and .json, a .csv or .json of numbers"
 )  # fmt: skip
+MAX_WORDS = 1000
 _ENDINGS = (".json", ".jsonl", ".eval", ".parquet", ".csv")
 
 
@@ -111,7 +112,7 @@ def _read(files: list[Path], options: Options, *, named: bool) -> list[Found]:
         with in_shape(str(path)):
             if path.suffix == ".eval":
                 found += inspect_log.read_archive(path, options)
-            elif path.suffix == ".csv":
+            elif path.suffix == ".csv" and (named or table.is_table(path)):
                 found += table.read_csv(path, options)
             elif path.suffix == ".parquet" and (match := light.DETAILS.fullmatch(path.name)):
                 details[match["date"]][light.task_of(path)] = path
@@ -181,10 +182,16 @@ def _of_results(
 def _refuse_twins(found: list[Found]) -> None:
     seen: dict[tuple[str, str], Found] = {}
     for one in found:
+        if max(len(one.model), len(one.task)) > MAX_WORDS:
+            raise InputError(
+                f"a name of a model or task is over {MAX_WORDS} characters", str(one.files[0])
+            )
         twin = seen.setdefault((one.model, one.task), one)
         if twin is not one:
+            names = {twin.files[0].name, one.files[0].name}
             raise InputError(
-                f"two results of {one.model} on {one.task} ({twin.files[0].name} and "
-                f"{one.files[0].name})", str(one.files[0].parent),
-                "give one of the files, or import each into an --out of its own",
+                f"two results of {one.model} on {one.task} (in {' and '.join(sorted(names))})",
+                str(one.files[0].parent),
+                "give one of the files, or import each into an --out of its own" if len(names) > 1
+                else "keep one of its rows; --model names all of them",
             )  # fmt: skip

@@ -38,6 +38,8 @@ class Sample:
     extracted: str | None = None
     tokens: int | None = None
     truncated: bool | None = None
+    failed: bool = False
+    """Its run broke off before there was anything to judge: its problem is left out."""
     tolerance: float | None = None
     """The gold's own tolerance, where a task of ours has one."""
     order: tuple[int, str] = (0, "")

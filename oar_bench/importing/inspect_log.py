@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def read_archive(path: Path, options: Options) -> list[Found]:
     Raises:
         InputError: no log, a damaged one, or one of an evaluation that didn't succeed.
     """
-    with Archive(path) as archive:
+    with closing(Archive(path)) as archive:
         names = archive.names
         if "header.json" not in names:
             unfinished = "_journal/start.json" in names
@@ -73,7 +74,7 @@ def read_json(path: Path, options: Options) -> list[Found]:
 
 
 def _of_archive(path: Path) -> Iterator[tuple[str, Record]]:
-    with Archive(path) as archive:
+    with closing(Archive(path)) as archive:
         for name in archive.names:
             if _SAMPLE.fullmatch(name):
                 where = f"{path}: {name}"
@@ -208,7 +209,8 @@ def _rows(
         if isinstance(name, bool) or not isinstance(name, int | str):
             raise InputError(f"id is {name!r}, no number or text", where)
         score = inside(record, "scores", scorer)
-        if score is None and not judged:
+        failed = score is None and bool(record.get("error"))
+        if score is None and not judged and not failed:
             raise InputError(f"no score {scorer!r} for sample {name!r}", where)
         mapping(record.get("output") or {}, "output", where)
         attached = inside(record, "attachments") or {}
@@ -224,7 +226,7 @@ def _rows(
             else str(target[0]) if isinstance(target, list) and len(target) == 1 else None,
             prompt=_prompt(record.get("input"), attached),
             extracted=answer if isinstance(answer, str) else None,
-            tokens=_tokens(record), truncated=_truncated(record),
+            tokens=_tokens(record), truncated=_truncated(record), failed=failed,
             order=(int(name), "") if str(name).isdecimal() else (0, str(name)),
         )  # fmt: skip
 

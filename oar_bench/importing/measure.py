@@ -31,12 +31,14 @@ def measure(
         notes.append("no response stands behind each verdict: no texts are kept")
     gone = written.unscored
     if gone:
-        notes.append(f"{len(gone)} problems left out: the tool gave a sample of them no score")
+        plural = "" if len(gone) == 1 else "s"
+        notes.append(f"{len(gone)} problem{plural} left out: the tool gave a sample no score")
         leave_out(scores, gone)
         leave_out(samples, gone)
         for name in gone:
             written.problems.pop(name)
             written.orders.pop(name)
+            written.sums.pop(name, None)
     if not written.problems:
         raise InputError("no problem has a score for all its samples", found.where)
     if not judged and not written.binary:

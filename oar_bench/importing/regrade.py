@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from oar_bench.answers import Grader
 from oar_bench.errors import InputError
@@ -46,15 +45,8 @@ class Regrader:
             self.changes["known"] += 1
             if grade.correct != (sample.value == 1.0):
                 self.changes["to_correct" if grade.correct else "to_wrong"] += 1
-        return {"status": grade.status, "correct": grade.correct, "extracted": grade.extracted,
-                "how": grade.how, "stage": grade.stage,
-                "milliseconds": round(grade.milliseconds, 3)}  # fmt: skip
+        return grade.row()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def close(self) -> None:
+        """End the grader's processes; use it by `contextlib.closing`."""
         self._grader.close()

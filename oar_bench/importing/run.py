@@ -24,14 +24,15 @@ Stage = Callable[[str, int], AbstractContextManager[Callable[[int, str], None]]]
 class Job:
     """What `oar-bench import` is asked to do.
 
-    With `method` the results are put where `oar-bench report` looks: OUT/runs/METHOD/seed-SEED.
+    With `method` the results are put where `oar-bench report` looks: OUT/runs/METHOD/seed-SEED, or
+    seed-0 where none is known.
     """
 
     sources: list[Path]
     out: Path
     options: Options = Options()  # noqa: RUF009  frozen
     method: str | None = None
-    seed: int = 0
+    seed: int | None = None
     regrade: bool = False
     answer_type: AnswerType | None = None
 
@@ -99,14 +100,15 @@ def _folders(found: list[Found], job: Job) -> list[Path]:
 
 
 def _run_folder(job: Job) -> Path:
-    return job.out / "runs" / str(job.method) / f"seed-{job.seed}"
+    return job.out / "runs" / str(job.method) / f"seed-{job.seed or 0}"
 
 
 def _write_run(job: Job, first: Found) -> None:
     """run.json as of a finished run; how it was trained isn't known here."""
     about = {
-        "schema": SCHEMA, "method": job.method, "seed": job.seed, "status": "finished",
+        "schema": SCHEMA, "method": job.method, "seed": job.seed or 0, "status": "finished",
         "settings": {}, "fingerprints": {}, "environment": {},
-        "imported": {"tool": first.tool, "version": first.version, "model": first.model},
+        "imported": {"tool": first.tool, "version": first.version, "model": first.model,
+                     "seed": job.seed},
     }  # fmt: skip
     write_json(_run_folder(job) / "run.json", about)

@@ -15,7 +15,7 @@ from typing import Any
 
 from oar_bench.errors import InputError, nearest
 from oar_bench.identity import fingerprint
-from oar_bench.importing.bounded import MIB, finite, inside, whole
+from oar_bench.importing.bounded import MIB, finite, inside, text_of, whole
 from oar_bench.importing.found import Found, Options
 
 TOOL = "table"
@@ -23,6 +23,18 @@ NEEDED = ("model", "task", "value")
 OPTIONAL = ("metric", "n", "k", "stderr", "source", "date", "protocol")
 MAX_TABLE = 64 * MIB
 MAX_ROWS = 100_000
+MAX_HEADER = MIB
+
+
+def is_table(path: Path) -> bool:
+    """Whether the header line of a CSV file has the needed columns."""
+    with path.open("rb") as file:
+        line = file.readline(MAX_HEADER).decode("utf-8-sig", errors="replace")
+    try:
+        header = next(csv.reader([line]), [])
+    except csv.Error:
+        return False
+    return {*NEEDED} <= {name.strip() for name in header}
 
 
 def read_csv(path: Path, options: Options) -> list[Found]:
@@ -108,8 +120,9 @@ def _all(
 
 def _one(path: Path, row: Mapping[str, Any], where: str, model: str | None) -> Found:
     for name in NEEDED:
-        if name not in row:
+        if row.get(name, "") == "":
             raise InputError(f"no {name}", where)
+    own, task = (text_of(row[name], name, where) for name in ("model", "task"))
     value, percent = _share(row["value"], "value", where)
     if not 0 <= value <= 1:
         raise InputError(
@@ -118,16 +131,15 @@ def _one(path: Path, row: Mapping[str, Any], where: str, model: str | None) -> F
     stderr = None
     if "stderr" in row:
         stderr, signed = _share(row["stderr"], "stderr", where)
-        if signed != percent or stderr < 0:
+        if signed != percent or not 0 <= stderr <= 1:
             raise InputError(
-                "stderr is negative, or in another unit than value", where,
+                "stderr is no share, or in another unit than value", where,
                 "write both as shares, or both with %",
             )  # fmt: skip
     metric, protocol = str(row.get("metric", "accuracy")), row.get("protocol")
-    task = str(row["task"])
     samples = _whole(row["k"], "k", where) if "k" in row else None
     return Found(
-        TOOL, None, model or str(row["model"]), task, metric, value, (path,), stderr=stderr,
+        TOOL, None, model or own, task, metric, value, (path,), stderr=stderr,
         problems=_whole(row["n"], "n", where) if "n" in row else None,
         protocol={"protocol": protocol} if protocol is not None else {},
         original=dict(row), numbers={metric: value},
@@ -144,13 +156,13 @@ def _one(path: Path, row: Mapping[str, Any], where: str, model: str | None) -> F
 def _share(given: Any, what: str, where: str) -> tuple[float, bool]:
     """A share, and whether it was given in percent."""
     if not isinstance(given, str):
-        return finite(given, what, where), False
+        return finite(given, what, where) + 0.0, False  # no -0.0
     percent = given.endswith("%")
     try:
         number = float(given.removesuffix("%"))
     except ValueError as error:
         raise InputError(f"{what} is {given[:40]!r}, no number", where) from error
-    return finite(number, what, where) / (100 if percent else 1), percent
+    return finite(number, what, where) / (100 if percent else 1) + 0.0, percent
 
 
 def _whole(given: Any, what: str, where: str) -> int:

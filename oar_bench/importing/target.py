@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ def write(found: Found, folder: Path, regrade: bool = False, tick: Tick = lambda
             numbers, prints, k = numbers_only(found), dict(found.own_prints), None
             notes.append(NO_TEST)
         else:
-            with judge or _nothing():
+            with closing(judge) if judge else nullcontext():
                 written = write_rows(found, stage, judge, tick)
             numbers = measure(found, stage, written, judge is not None, notes)
             prints = {**found.own_prints, **written.prints()}
@@ -66,11 +66,6 @@ def _can_be_judged(found: Found) -> bool:
         return False
     first = next(found.rows(True), None)
     return first is not None and first.response is not None and first.gold is not None
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 @contextmanager

@@ -76,6 +76,8 @@ def write_rows(found: Found, stage: Path, judge: Regrader | None, tick: Tick) ->
         while batch := list(islice(rows, BATCH)):
             for sample in batch:
                 _note(sample, written, found, judged=judge is not None)
+            done += len(batch)
+            batch = [sample for sample in batch if not sample.failed]
             verdicts = judge.verdicts(batch, found) if judge else [_own(s, found) for s in batch]
             scores.write(
                 ({"schema": SCHEMA, "task": found.task, "problem": s.problem, "sample": s.sample,
@@ -84,7 +86,6 @@ def write_rows(found: Found, stage: Path, judge: Regrader | None, tick: Tick) ->
             )  # fmt: skip
             if written.texts:
                 samples.write((_sample_row(s, found, mark) for s in batch), sync=False)
-            done += len(batch)
             tick(done)
     if not done:
         raise InputError("there are no samples in it", found.where)
@@ -96,8 +97,12 @@ def _note(sample: Sample, written: Written, found: Found, *, judged: bool) -> No
     if not written.seen.add({"problem": name, "sample": sample.sample}):
         raise InputError(f"sample {sample.sample} of problem {name!r} occurs twice", found.where)
     written.orders.setdefault(name, sample.order)
+    if sample.failed:
+        written.unscored.add(name)
+        written.problems.setdefault(name, {})
+        return
     written.texts &= sample.response is not None
-    if name not in written.problems:
+    if not written.problems.get(name):
         written.problems[name] = _problem(sample)
         written.characters += len(sample.prompt or "") + len(sample.gold or "")
         if written.characters > MAX_TEXTS:

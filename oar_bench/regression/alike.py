@@ -29,6 +29,11 @@ def matched(before: Snapshot, now: Snapshot) -> dict[Key, Key]:
         mine, theirs = ([k for k in s.results if k[0] == task] for s in (now, before))
         if len(mine) == len(theirs) == 1:
             pairs[theirs[0]] = mine[0]
+    if not pairs and not before.tasks.keys() & now.tasks.keys():
+        raise InputError(
+            f"this is of {listed([*now.tasks])}, but the baseline is of {listed([*before.tasks])}",
+            now.name, "give a baseline of the same tasks",
+        )  # fmt: skip
     if not pairs:
         has = listed([f"{m} on {t}" for t, m in dict.fromkeys(k[:2] for k in before.results)])
         raise InputError(
@@ -38,14 +43,59 @@ def matched(before: Snapshot, now: Snapshot) -> dict[Key, Key]:
     return pairs
 
 
+def renamed(pairs: Mapping[Key, Key]) -> list[str]:
+    """That a result is held against one of another name, the only one of its task on each side.
+
+    >>> renamed({("oar_sum", "grpo", 0): ("oar_sum", "model", -1)})
+    ['model here is held against grpo, seed 0 of the baseline: each has that result alone']
+    """
+    others = {(who(theirs), who(mine)) for theirs, mine in pairs.items() if theirs != mine}
+    return [f"{mine} here is held against {theirs} of the baseline: each has that result alone"
+            for theirs, mine in sorted(others)]  # fmt: skip
+
+
+def absent(before: Snapshot, now: Snapshot, pairs: Mapping[Key, Key]) -> list[Key]:
+    """Results of the baseline that the run, by what its folder is of, should have and hasn't."""
+    methods, runs = {key[1] for key in pairs}, {key[1:] for key in pairs}
+    return [
+        key for key in before.results
+        if key not in pairs
+        and (now.covers == "reproduction"
+             or (now.covers == "method" and key[1] in methods)
+             or (now.covers == "run" and key[1:] in runs))
+    ]  # fmt: skip
+
+
+def added(before: Snapshot, now: Snapshot, pairs: Mapping[Key, Key]) -> list[str]:
+    """What the run has and the baseline hasn't: a new method by name, of an old one the seed."""
+    old = {key[:2] for key in before.results}
+    new = sorted(set(now.results) - set(pairs.values()))
+    names = [f"{who(k) if k[:2] in old else k[1]} on {k[0]}" for k in new]
+    return [*dict.fromkeys(names)]
+
+
+def gone_from(before: Snapshot, now: Snapshot) -> list[str]:
+    """What a baseline had and the one that takes its place has not."""
+    return [f"{who(key)} on {key[0]}" for key in before.results if key not in now.results]
+
+
+def who(key: Key) -> str:
+    """The method and seed of a result, in words.
+
+    >>> who(("oar_sum", "grpo", 1)), who(("oar_sum", "model", -1))
+    ('grpo, seed 1', 'model')
+    """
+    _, method, seed = key
+    return f"{method}{'' if seed == NO_SEED else f', seed {seed}'}"
+
+
 def said(key: Key) -> str:
     """That a result of the baseline isn't there.
 
     >>> said(("oar_sum", "grpo", 1))
     'grpo, seed 1 has no finished result on oar_sum'
     """
-    task, method, seed = key
-    return f"{method}{'' if seed == NO_SEED else f', seed {seed}'} has no finished result on {task}"
+    return f"{who(key)} has no finished result on {key[0]}"
 
 
 def known(snapshot: Snapshot) -> Iterator[str]:

@@ -30,7 +30,7 @@ ANOTHER = "remove it and write it again by --update"
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class _Why(_Part):
@@ -160,14 +160,18 @@ def _restored(file: _File) -> Baseline:
             values = decoded[name]
             if values is not None and values.max() > of.samples:
                 raise ValueError(f"{name} counts more than {of.samples} samples")
+        if (decoded["correct"] + decoded["no_answer"]).max() > of.samples:  # type: ignore[operator]
+            raise ValueError(f"right and without an answer are more than {of.samples} samples")
         key = (visible(row.task), visible(row.method), row.seed)
         if key in results:
             raise ValueError(f"{row.method} with seed {row.seed} is there twice")
         counts = Counts(of.samples, **decoded)  # type: ignore[arg-type]
         results[key] = Result(counts, row.model, row.training)
     costs = [(visible(c.method), c.seed, c) for c in file.costs]
+    if len({c[:2] for c in costs}) < len(costs):
+        raise ValueError("costs of one run are there twice")
     snapshot = Snapshot(
-        visible(file.name), file.whole, tasks, results,
+        visible(file.name), "reproduction" if file.whole else "run", tasks, results,
         {(m, s): c.step_time for m, s, c in costs if c.step_time is not None},
         {(m, s): c.memory_mb for m, s, c in costs if c.memory_mb is not None},
         file.settings, file.environment,
@@ -199,8 +203,8 @@ def write_baseline(
     write_json(path, {
         "schema": SCHEMA,
         "kind": "baseline",
-        "name": path.stem,
-        "whole": now.whole,
+        "name": visible(path.stem),
+        "whole": now.covers == "reproduction",
         "alpha": alpha if alpha is not None else before.alpha if before else None,
         "limits": {**(before.limits if before else {}), **limits},
         "history": [*(before.history if before else ()), entry],

@@ -7,19 +7,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from oar_bench.errors import InputError
 from oar_bench.evaluation.intervals import NAN
 from oar_bench.regression.alike import (
+    absent,
+    added,
     changed_settings,
     differing,
     judged,
     known,
     matched,
     moved_starts,
+    renamed,
     said,
 )
 from oar_bench.regression.baseline import Baseline
 from oar_bench.regression.decide import Measured, decide
-from oar_bench.regression.finding import KEPT_AS, Check, back, memory, of_problems, step_times
+from oar_bench.regression.finding import (
+    KEPT_AS,
+    Check,
+    back,
+    memory,
+    of_problems,
+    step_times,
+    uncounted,
+)
 from oar_bench.regression.limits import METRICS
 from oar_bench.regression.snapshot import Snapshot
 from oar_bench.reporting.likeness import allowed, check_allow
@@ -69,20 +81,24 @@ def check(
         alpha: the chance of either error: see `decide`.
         allow: fields in which both may differ, and `missing` for results that the run lacks.
 
-    Raises InputError when nothing in the run is in the baseline, or `allow` names no field.
+    Raises InputError when nothing in the run is in the baseline, `allow` names no field, or every
+    check is off.
     """
+    if all(limit is None for limit in limits.values()):
+        raise InputError("every check is off", "--max-drop, --limit", "leave one on")
     before = baseline.snapshot
     pairs = matched(before, now)
     check_allow(allow, [MISSING, *known(before), *known(now)])
     unlike, notes = judged(differing(before, now, pairs), allow)
-    missing = [said(key) for key in before.results if key not in pairs] if now.whole else []
+    notes = [*renamed(pairs), *notes]
+    missing = [said(key) for key in absent(before, now, pairs)]
     missing = [*missing, *now.left_out] if missing else []
     if missing and allowed(MISSING, allow):
         notes, missing = [*notes, *(f"missing: {line}" for line in missing)], []
     elif not missing:
         notes += now.left_out
-    if new := sorted({(t, m) for t, m, _ in set(now.results) - set(pairs.values())}):
-        notes.append("not in the baseline, not checked: " + listed([f"{m} on {t}" for t, m in new]))
+    if new := added(before, now, pairs):
+        notes.append(f"not in the baseline, not checked: {listed(new)}")
     notes += changed_settings(before, now)
     if unlike:
         return Outcome(
@@ -105,5 +121,6 @@ def check(
     ]  # fmt: skip
     checks += memory(before, now, limits["memory"])
     off = [METRICS[name].title for name, limit in limits.items() if limit is None]
-    notes += [*untimed, *([f"not checked (off): {listed(off)}"] if off else [])]
+    notes += [*untimed, *uncounted(before, now, pairs, limits)]
+    notes += [f"not checked (off): {listed(off)}"] if off else []
     return Outcome(baseline, now.name, alpha, tuple(checks), (), tuple(missing), tuple(notes))

@@ -9,11 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oar_bench.errors import InputError
+from oar_bench.evaluation.rows import Seen
 from oar_bench.evaluation.statistics import Floats
 from oar_bench.records import read_jsonl
 from oar_bench.reporting.evaluations import Evaluation
 
 Ints = NDArray[np.int64]
+LARGEST = 2**40
+"""Counts from here on are damage; sums of such fit 64 bits."""
 KEPT = ("correct", "no_answer", "truncated", "tokens")
 
 
@@ -21,7 +24,8 @@ KEPT = ("correct", "no_answer", "truncated", "tokens")
 class Counts:
     """Sums over the K samples of each problem, (P,), problems in the sorted order of their names.
 
-    `truncated` and `tokens` are None where an evaluation has no samples.jsonl.
+    `truncated` and `tokens` are None where an evaluation has no samples.jsonl, or where the tool
+    that it was imported from doesn't say.
     """
 
     samples: int
@@ -44,6 +48,7 @@ def count(evaluation: Evaluation) -> Counts:
     place = {name: i for i, name in enumerate(evaluation.matrix.problems)}
     size, k = evaluation.matrix.values.shape
     no_answer, truncated, tokens, rows = (np.zeros(size, dtype=np.int64) for _ in range(4))
+    seen, known = Seen(), {"truncated", "tokens"}
     scores = evaluation.folder / "scores.jsonl"
     samples = evaluation.folder / "samples.jsonl"
     try:
@@ -51,22 +56,36 @@ def count(evaluation: Evaluation) -> Counts:
             no_answer[place[str(row["problem"])]] += row["status"] == "no_answer"
         for row in read_jsonl(samples) if samples.is_file() else ():
             at = place[str(row["problem"])]
-            rows[at] += 1
-            truncated[at] += row["finish_reason"] == "length"
-            tokens[at] += int(row["response_tokens"])
-    except (KeyError, TypeError, ValueError) as error:
+            rows[at] += 1 if seen.add(row) else k  # twice: not those that were scored
+            finish, length = row["finish_reason"], row["response_tokens"]
+            known -= {name for name, value in (("truncated", finish), ("tokens", length))
+                      if value is None}  # fmt: skip
+            truncated[at] += finish == "length"
+            tokens[at] += 0 if length is None else _length(length)
+    except KeyError as error:
         raise InputError(
             f"a row lacks {error} or isn't of this evaluation", str(evaluation.folder),
             "score again",
         ) from error  # fmt: skip
-    known = samples.is_file()
-    if known and not (rows == k).all():
+    except (TypeError, ValueError) as error:
+        raise InputError(f"a row is damaged: {error}", str(evaluation.folder)) from error
+    if not samples.is_file():
+        known = set()
+    elif not (rows == k).all():
         raise InputError(
             "samples.jsonl holds other samples than scores.jsonl", str(evaluation.folder),
             "run `oar-bench score` again",
         )  # fmt: skip
     correct = evaluation.matrix.values.sum(axis=1, dtype=np.int64)
-    return Counts(k, correct, no_answer, truncated if known else None, tokens if known else None)
+    return Counts(k, correct, no_answer, truncated if "truncated" in known else None,
+                  tokens if "tokens" in known else None)  # fmt: skip
+
+
+def _length(value: object) -> int:
+    """A count of tokens; ValueError when it is none."""
+    if not isinstance(value, int) or not 0 <= value < LARGEST:
+        raise ValueError(f"{str(value)[:20]} is no number of tokens")
+    return value
 
 
 def encode(values: Ints) -> str:
@@ -95,6 +114,6 @@ def decode(text: str, size: int) -> Ints:
         if times < 1 or len(values) + times > size:
             raise ValueError(f"{size} numbers are expected")
         values += [int(value)] * times
-    if len(values) != size or min(values, default=0) < 0:
-        raise ValueError(f"{size} numbers, none below 0, are expected")
+    if len(values) != size or min(values, default=0) < 0 or max(values, default=0) >= LARGEST:
+        raise ValueError(f"{size} numbers, none below 0 or beyond {LARGEST}, are expected")
     return np.array(values, dtype=np.int64)

@@ -110,6 +110,7 @@ class Measured:
 def measure(
     worsening: Floats, margin: float, *, cells: Sequence[Floats] = (),
     prior: SeedNoise | None = None, own_prior: SeedNoise | None = None, step: float = 0.0,
+    redrawn: bool = False,
 ) -> Measured:  # fmt: skip
     """What is known of a worsening (S, P): seeds x problems, the same on both sides.
 
@@ -124,13 +125,15 @@ def measure(
             the margin, problem means of step/S then have a variance of at least
             margin x step / S - margin^2: the spread isn't taken to be smaller than that, or a few
             rare failures would pass as none.
+        redrawn: the cells come of other weights than the baseline's: that none differs is then
+            luck too, most of all where all are right or none is, and is tested like any result.
 
     >>> w = np.array([[0.1, 0.0, -0.1, 0.0]])
     >>> m = measure(w, 0.2)
     >>> m.value, round(m.p_margin, 3), m.p_worse
     (0.0, 0.008, 0.5)
     """
-    identical = bool(np.abs(worsening).max() < SAME)
+    identical = not redrawn and bool(np.abs(worsening).max() < SAME)
     found = components(worsening)
     seeds, problems = worsening.shape
     means = worsening.mean(axis=0)

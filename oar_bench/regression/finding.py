@@ -77,9 +77,12 @@ def of_problems(
     found = []
     for method, (seeds, was, is_now) in tables.items():
         own = [] if method == START else [w for m, w in worse.items() if m != START]
-        samples = max(before.tasks[task].samples, now.tasks[task].samples)
+        samples = min(before.tasks[task].samples, now.tasks[task].samples)
+        redrawn = any(before.results[theirs].model != now.results[mine].model
+                      for theirs, mine in shared.items() if theirs[1] == method)  # fmt: skip
         measured = measure(
             worse[method], limit, cells=own, step=0.0 if metric == "tokens" else 1 / samples,
+            redrawn=redrawn and method != START,
             prior=None if method == START else seed_noise([*luck.values()]),
             own_prior=seed_noise([luck[method]]) if method in luck else None,
         )  # fmt: skip
@@ -151,9 +154,30 @@ def step_times(
         seeds = tuple(shared[method])
         found.append((_check("step-time", "", method, seeds, measured, alpha, was, is_now),
                       measured))  # fmt: skip
-    timed = [m for m, of in logs.items() if m not in tables and of] if now.whole else []
+    whole = now.covers == "reproduction"
+    timed = [m for m, of in logs.items() if m not in tables and of] if whole else []
     why = f"two seeds with grpo and {FEWEST_STEPS} timed steps each are needed"
     return found, [f"step time of {listed(timed)} isn't checked: {why}"] if timed else []
+
+
+def uncounted(
+    before: Snapshot, now: Snapshot, shared: Mapping[Key, Key], limits: Mapping[str, float | None]
+) -> list[str]:  # fmt: skip
+    """What the baseline has of these results but the run hasn't, so that it isn't checked."""
+    lost: dict[tuple[str, str], None] = {}
+    for metric, name in KEPT_AS.items():
+        for theirs, mine in shared.items() if limits[metric] is not None else ():
+            was, is_now = (getattr(of.counts, name) for of in
+                           (before.results[theirs], now.results[mine]))  # fmt: skip
+            if was is not None and is_now is None:
+                lost[METRICS[metric].title, theirs[1]] = None
+    if limits["memory"] is not None:
+        runs = {(theirs[1], theirs[2]) for theirs, mine in shared.items() if theirs == mine}
+        gone = {m for m, s in runs if (m, s) in before.memory and (m, s) not in now.memory}
+        lost |= {(METRICS["memory"].title, method): None for method in sorted(gone)}
+    of_what = {what: [m for w, m in lost if w == what] for what, _ in lost}
+    return [f"{what} of {listed(methods)} isn't known of every run here, as it is in the baseline"
+            for what, methods in of_what.items()]  # fmt: skip
 
 
 def memory(before: Snapshot, now: Snapshot, limit: float | None) -> list[Check]:

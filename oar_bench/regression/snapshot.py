@@ -7,7 +7,7 @@ from collections.abc import Collection as Names
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -43,6 +43,8 @@ OF_TRAINING = ("start", "grader")
 
 Key = tuple[str, str, int]
 """Task, method, training seed."""
+Covers = Literal["reproduction", "method", "run", "task"]
+"""All runs, all seeds of a method, all tasks of one run or model, or one task of it."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,11 @@ class Snapshot:
     """Results by (task, method, seed), costs by (method, seed), and what they were made with.
 
     `step_time` is the median over steps of the ratio to grpo's same step; `memory` the peak MiB of
-    a run. `whole` says that these are all the runs of a reproduction: none may then be missing.
+    a run. `covers` says what the folder is of, so that nothing of that may be missing.
     """
 
     name: str
-    whole: bool
+    covers: Covers
     tasks: Mapping[str, TaskOf]
     results: Mapping[Key, Result]
     step_time: Mapping[tuple[str, int], float]
@@ -119,7 +121,7 @@ def take(path: Path, allow: Names[str] = ()) -> Snapshot:
             (START, NO_SEED if seed is None else seed, e, None)
             for of in collection.start.values() for seed, e in of.items()
         ]  # fmt: skip
-        return _snapshot(name, True, [*starts, *found], collection, left)
+        return _snapshot(name, "reproduction", [*starts, *found], collection, left)
     contestant = load_contestant(path, name, allow)
     runs: dict[Path, Run] = {}
     placed: list[tuple[str, int, Evaluation, Run | None]] = []
@@ -134,7 +136,11 @@ def take(path: Path, allow: Names[str] = ()) -> Snapshot:
             of_run = runs.get(folder)
             method = of_run.method if of_run else MODEL
             placed.append((method, of_run.seed if of_run else seed, evaluation, of_run))
-    return _snapshot(name, False, placed, Collection([*runs.values()]), contestant.left_out)
+    covers: Covers = "method" if any(path.glob("seed-*/")) else "run"
+    if (path / "results.json").is_file():
+        covers = "task"
+    return _snapshot(name, covers, placed, Collection([*runs.values()]),
+                     (*contestant.left_out, *contestant.not_tested))  # fmt: skip
 
 
 def _refuse_suite(path: Path) -> None:
@@ -147,7 +153,7 @@ def _refuse_suite(path: Path) -> None:
 
 
 def _snapshot(
-    name: str, whole: bool, placed: Iterable[tuple[str, int, Evaluation, Run | None]],
+    name: str, covers: Covers, placed: Iterable[tuple[str, int, Evaluation, Run | None]],
     collection: Collection, left_out: tuple[str, ...],
 ) -> Snapshot:  # fmt: skip
     tasks: dict[str, TaskOf] = {}
@@ -171,7 +177,7 @@ def _snapshot(
     made_in = next((run.environment for run in collection.runs if run.environment), environment())
     settings = {k: v for run in collection.runs for k, v in shared_settings(run.settings).items()}
     return Snapshot(
-        name, whole, tasks, results, _step_times(collection), _memory(collection), settings,
+        name, covers, tasks, results, _step_times(collection), _memory(collection), settings,
         made_in, left_out, problems,
     )  # fmt: skip
 

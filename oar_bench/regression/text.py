@@ -21,6 +21,7 @@ from oar_bench.reporting.text import (
     percent,
     piped,
     points,
+    visible,
 )
 
 WORDS = ("check", "on", "method", "verdict")
@@ -39,7 +40,7 @@ def grid(outcome: Outcome) -> Grid:
     bounds = f"{100 * (1 - outcome.alpha):g} % bounds"
     rows: Grid = [["check", "on", "method", "seeds", "baseline", "now", "change", bounds, "limit",
                    "p (Holm)", "detectable", "verdict"]]  # fmt: skip
-    return rows + [_row(check) for check in outcome.checks]
+    return rows + [[one_line(cell) for cell in _row(check)] for check in outcome.checks]
 
 
 def _row(c: Check) -> list[str]:
@@ -119,7 +120,17 @@ def findings(outcome: Outcome) -> list[tuple[str, str]]:
     found += [("missing", line) for line in outcome.missing]
     for verdict in ("regression", "too little data"):
         found += [(verdict, sentence(c)) for c in outcome.checks if c.verdict == verdict]
-    return found
+    return [(kind, one_line(line)) for kind, line in found]
+
+
+def notes(outcome: Outcome) -> list[str]:
+    """What is told and doesn't decide, a sentence each."""
+    return [one_line(line) for line in outcome.notes]
+
+
+def one_line(text: str) -> str:
+    """In one line, without what could command a terminal: files hold whatever names they like."""
+    return visible(text).replace("\n", "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}")
 
 
 def headline(outcome: Outcome) -> str:
@@ -133,8 +144,8 @@ def headline(outcome: Outcome) -> str:
 
 def _against(outcome: Outcome) -> str:
     why = outcome.baseline.latest
-    return (f"{outcome.run} against {outcome.baseline.snapshot.name} "
-            f"of {why['date']} ({why['reason']})")  # fmt: skip
+    return one_line(f"run {outcome.run} against baseline {outcome.baseline.snapshot.name} "
+                 f"of {why['date']} ({why['reason']})")  # fmt: skip
 
 
 def plain(outcome: Outcome) -> str:
@@ -142,7 +153,7 @@ def plain(outcome: Outcome) -> str:
     parts = [_against(outcome), ""]
     if outcome.checks:
         parts += [aligned(grid(outcome), WORDS), ""]
-    parts += [f"note: {line}" for line in outcome.notes]
+    parts += [f"note: {line}" for line in notes(outcome)]
     parts += [f"{kind}: {line}" for kind, line in findings(outcome)]
     return "\n".join([*parts, headline(outcome)])
 
@@ -156,15 +167,15 @@ def as_markdown(outcome: Outcome) -> str:
         parts += ["", "<details><summary>All checks</summary>", "", *piped(grid(outcome), WORDS),
                   "", "</details>"]  # fmt: skip
     if outcome.notes:
-        parts += ["", *(f"- {markdown(line)}" for line in outcome.notes)]
+        parts += ["", *(f"- {markdown(line)}" for line in notes(outcome))]
     return "\n".join(parts) + "\n"
 
 
 def workflow_commands(outcome: Outcome) -> list[str]:
-    """Workflow commands by which GitHub marks a run: an error each, a warning for each note."""
+    """Workflow commands by which GitHub marks a run: an error each, a notice for each note."""
     lines = [_command("error", f"oar-bench check: {kind}", line)
              for kind, line in findings(outcome)]  # fmt: skip
-    return lines + [_command("notice", "oar-bench check", line) for line in outcome.notes]
+    return lines + [_command("notice", "oar-bench check", line) for line in notes(outcome)]
 
 
 def _command(level: str, title: str, message: str) -> str:
@@ -185,16 +196,27 @@ def as_junit(outcome: Outcome) -> str:
     """
     cases = [_case(c) for c in outcome.checks]
     for kind, lines in (("unlike", outcome.unlike), ("missing", outcome.missing)):
-        for line in lines:
-            case = ElementTree.Element("testcase", classname=f"oar-bench.{kind}",
-                                       name=_xml(line.partition(" is ")[0]))  # fmt: skip
-            ElementTree.SubElement(case, "error", type=kind, message=_xml(line))
-            cases.append(case)
+        cases += [_error(kind, line.partition(" is ")[0], line) for line in lines]
+    return _suite(f"oar-bench check {outcome.baseline.snapshot.name}", cases)
+
+
+def undone(reason: str) -> tuple[str, str, str]:
+    """Markdown, JUnit XML and workflow command of a check that couldn't be made at all.
+
+    So that no file of an earlier check is taken for this one's.
+    """
+    title = "oar-bench check: not made"
+    return (f"### {title}\n\n- {markdown(one_line(reason))}\n",
+            _suite("oar-bench check", [_error("input", "the check is made", reason)]),
+            _command("error", title, one_line(reason)))  # fmt: skip
+
+
+def _suite(name: str, cases: list[ElementTree.Element]) -> str:
     count = {tag: sum(case.find(tag) is not None for case in cases)
              for tag in ("failure", "error")}  # fmt: skip
     suite = ElementTree.Element(
-        "testsuite", name=f"oar-bench check {_xml(outcome.baseline.snapshot.name)}",
-        tests=str(len(cases)), failures=str(count["failure"]), errors=str(count["error"]),
+        "testsuite", name=_xml(name), tests=str(len(cases)),
+        failures=str(count["failure"]), errors=str(count["error"]),
     )  # fmt: skip
     suite.extend(cases)
     root = ElementTree.Element("testsuites")
@@ -210,6 +232,12 @@ def _case(c: Check) -> ElementTree.Element:
     tag = {"regression": "failure", "too little data": "error"}.get(c.verdict)
     if tag:
         ElementTree.SubElement(case, tag, type=c.verdict, message=_xml(sentence(c)))
+    return case
+
+
+def _error(kind: str, name: str, message: str) -> ElementTree.Element:
+    case = ElementTree.Element("testcase", classname=f"oar-bench.{kind}", name=_xml(name))
+    ElementTree.SubElement(case, "error", type=kind, message=_xml(message))
     return case
 
 

@@ -13,6 +13,7 @@ from oar_bench.claims.spec import load_claims
 from oar_bench.reporting import claims_text
 from oar_bench.reporting.claims_source import about_evidence, gather
 from oar_bench.reporting.frames import Collection, load, locate
+from oar_bench.reporting.history import report_lines
 from oar_bench.reporting.likeness import refuse_unlike
 
 
@@ -40,11 +41,15 @@ def view(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class JudgedRuns:
-    """Runs with the verdicts on the claims; `allowed` tells the differences that were allowed."""
+    """Runs with the verdicts on the claims.
+
+    `allowed` tells the differences that were allowed, `commands` those from nothing to a report.
+    """
 
     collection: Collection
     verdicts: list[Verdict]
     allowed: list[str]
+    commands: list[str]
 
 
 def judge_runs(
@@ -74,4 +79,6 @@ def judge_runs(
     return JudgedRuns(
         replace(collection, left_out=left_out), judge(spec, [found.evidence]),
         [*allowed, *found.allowed],
+        report_lines(collection.reproduce, found.made, list(allow),
+                     all(run.imported for run in collection.runs)),
     )  # fmt: skip

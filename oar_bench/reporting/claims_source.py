@@ -15,11 +15,13 @@ import pandas as pd
 from oar_bench.claims.evidence import Cell, Commands, Costs, Evidence, Masses, Ranks, Scores
 from oar_bench.errors import InputError
 from oar_bench.evaluation.metrics import avg_at_k
+from oar_bench.evaluation.statistics import Floats
 from oar_bench.records import read_json
 from oar_bench.reporting.costs import step_seconds, weights
 from oar_bench.reporting.evaluations import need
 from oar_bench.reporting.fidelity_table import problem_means
 from oar_bench.reporting.frames import Collection, LeftOut, Run
+from oar_bench.reporting.history import Made, made_by, out_of
 from oar_bench.reporting.likeness import allowed
 from oar_bench.reporting.overhead import STEP, table
 from oar_bench.reporting.text import visible
@@ -34,11 +36,15 @@ SIZES = ("layers", "hidden", "heads", "intermediate")
 
 @dataclass(frozen=True)
 class Gathered:
-    """The evidence, the measurements left out of it and why, and the differences allowed."""
+    """The evidence, the measurements left out of it and why, and the differences allowed.
+
+    `made` are the commands that measured what lies beside the runs.
+    """
 
     evidence: Evidence
     left_out: list[LeftOut] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
+    made: list[Made] = field(default_factory=list)
 
 
 def about_evidence(word: str) -> bool:
@@ -86,7 +92,7 @@ def gather(
     """
     asked = {path.resolve(): path for path in named(places)}
     paths = {**{path.resolve(): path for path in beside(out)}, **asked}
-    ranks, costs, left_out, notes = [], [], [], []
+    ranks, costs, left_out, notes, made = [], [], [], [], []
     for real, path in paths.items():
         about = read_json(path)
         label = f"{path.parent.name}/{path.name}"
@@ -113,6 +119,9 @@ def gather(
                     f"not as oar-bench writes it ({type(error).__name__}: {error})", str(path),
                     "measure again",
                 ) from error  # fmt: skip
+            if about.get("command"):
+                place = out_of(collection.reproduce)
+                made.append(made_by(str(about["command"]), real.parent, out.resolve(), place))
     first = collection.runs[0]
     return Gathered(
         Evidence(
@@ -125,6 +134,7 @@ def gather(
         ),
         left_out,
         notes,
+        made,
     )
 
 
@@ -173,12 +183,17 @@ def _credit(run: Run) -> Mapping[str, Any]:
 
 
 def _scores(collection: Collection, task: str) -> Scores:
-    return Scores(task, {
-        method: {run.seed: avg_at_k(run.evaluations[task].matrix.values)
-                 for run in collection.of(method) if task in run.evaluations}
-        for method in collection.methods
-        if any(task in run.evaluations for run in collection.of(method))
-    })  # fmt: skip
+    found: dict[str, dict[int, Floats]] = {}
+    runs = [run for run in collection.runs if task in run.evaluations]
+    for run in sorted(runs, key=lambda run: run.seed):
+        of = found.setdefault(run.method, {})
+        of[run.seed] = avg_at_k(run.evaluations[task].matrix.values)
+    return Scores(
+        task, found,
+        unseeded={run.method for run in runs if not run.seed_known},
+        numbers={item.where.partition("/")[0] for item in collection.left_out
+                 if item.stated is not None and item.stated.task == task},
+    )  # fmt: skip
 
 
 def _training(collection: Collection) -> list[Costs]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from oar_bench.errors import InputError
 from oar_bench.records import read_json
-from oar_bench.reporting.evaluations import Evaluation, load_evaluation, unpaired
+from oar_bench.reporting.evaluations import Evaluation, load_evaluation, refuse_copies, unpaired
 from oar_bench.reporting.stated import Stated, load_stated
 from oar_bench.reporting.text import visible
 
@@ -30,6 +30,8 @@ class Contestant:
     left_out: tuple[str, ...] = ()
     stated: Mapping[str, Stated] = field(default_factory=dict)
     """Numbers without samples, by task."""
+    not_tested: tuple[str, ...] = ()
+    """What is shown and not tested, and why."""
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
@@ -57,15 +59,17 @@ def load_contestant(path: Path, name: str, allow: Names[str]) -> Contestant:
     if not path.is_dir():
         raise InputError("no such folder of results", str(path))
     found: dict[str, dict[int, Evaluation]] = {}
-    left_out = []
+    left_out: list[str] = []
+    not_tested: list[str] = []
     stated: dict[str, Stated] = {}
     seeds = [(int(f.name[5:]), f) for f in sorted(path.glob("seed-*/")) if _SEED.fullmatch(f.name)]
     for seed, folder in sorted(seeds) or [(_own_seed(path), path)]:
         for evaluation in _evaluations(folder):
             part = "" if evaluation == path else f"/{evaluation.relative_to(path)}"
             if reason := unpaired(evaluation):
-                left_out.append(f"{name}{part}: {reason}")
-                if number := load_stated(evaluation):
+                number = load_stated(evaluation)
+                (left_out if number is None else not_tested).append(f"{name}{part}: {reason}")
+                if number is not None:
                     stated[number.task] = number
                 continue
             if read_json(evaluation / "results.json").get("complete") is False:
@@ -77,13 +81,14 @@ def load_contestant(path: Path, name: str, allow: Names[str]) -> Contestant:
             if seed in found.setdefault(loaded.task, {}):
                 raise InputError(f"two evaluations are of {loaded.task}", str(path))
             found[loaded.task][seed] = loaded
+            refuse_copies(found[loaded.task])
     if not found and not stated:
         what = left_out[0].partition(": ")[2] if left_out else ""
         raise InputError(
             what or "no scored evaluation here (results.json)", str(path),
             "give a folder that `oar-bench score` or `oar-bench evaluate` wrote to",
         )  # fmt: skip
-    return Contestant(name, found, tuple(left_out), stated)
+    return Contestant(name, found, tuple(left_out), stated, tuple(not_tested))
 
 
 def _own_seed(path: Path) -> int:

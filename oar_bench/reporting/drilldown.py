@@ -114,7 +114,7 @@ def drill(
         for name, answer in _answers(method, str(seed), evaluation, chosen):
             answers[name].append(answer)
     every = pd.DataFrame(shares, columns=[*by_method])
-    every.insert(0, "problem", list(names), allow_duplicates=True)
+    every.insert(0, "problem", [visible(name) for name in names], allow_duplicates=True)
     every.insert(0, "task", task, allow_duplicates=True)
     shown = [_shown(one, rows.get(one.problem, {}), answers[one.problem]) for one in solved[:most]]
     return TaskProblems(

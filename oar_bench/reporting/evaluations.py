@@ -33,6 +33,8 @@ class Evaluation:
     fingerprints: Mapping[str, str]
     settings: Mapping[str, Any]
     folder: Path
+    files: tuple[str, ...] = ()
+    """Sums of the files that it was imported from."""
 
     @property
     def matrix(self) -> Correctness:
@@ -49,7 +51,8 @@ def load_evaluation(folder: Path, where: str, allow: Names[str] = ()) -> Evaluat
     results_file, scores_file = folder / "results.json", folder / "scores.jsonl"
     results = read_json(results_file)
     check_schema(results, results_file)
-    metrics = need(results, "metrics", results_file)
+    need(results, "metrics", results_file)
+    metrics = mapping(results, "metrics", results_file)
     marks = score_marks(
         str(need(results, "task", results_file)), mapping(results, "fingerprints", results_file)
     )
@@ -63,6 +66,7 @@ def load_evaluation(folder: Path, where: str, allow: Names[str] = ()) -> Evaluat
         raise InputError(f"a row or metric lacks {error}", str(folder), "score again") from error
     for key in METRICS:
         need(metrics, key, results_file)
+    _check_numbers(metrics, results_file)
     if not math.isclose(stated, float(avg_at_k(found.matrix.values).mean()), abs_tol=1e-9):
         raise InputError(
             "results.json does not belong to scores.jsonl (other avg@k)", str(folder), "score again"
@@ -75,7 +79,36 @@ def load_evaluation(folder: Path, where: str, allow: Names[str] = ()) -> Evaluat
         mapping(results, "fingerprints", results_file),
         mapping(results, "settings", results_file),
         folder,
+        _files(results, results_file),
     )
+
+
+def _files(results: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+    files = mapping(results, "imported", path).get("files")
+    listed = (
+        [file for file in files if isinstance(file, Mapping)] if isinstance(files, list) else []
+    )
+    return tuple(sorted(str(file.get("sha256")) for file in listed))
+
+
+def refuse_copies(by_seed: Mapping[int, Evaluation]) -> None:
+    """InputError where one result was imported under two training seeds: it is one training run."""
+    seen: dict[tuple[str, ...], Evaluation] = {}
+    for evaluation in by_seed.values():
+        twin = seen.setdefault(evaluation.files, evaluation) if evaluation.files else evaluation
+        if twin is not evaluation:
+            raise InputError(
+                f"{twin.where} and {evaluation.where} were imported from the same files",
+                str(evaluation.folder), "import each training seed's own results",
+            )  # fmt: skip
+
+
+def _check_numbers(metrics: Mapping[str, Any], path: Path) -> None:
+    """Refuse metrics of other types than a report counts with; null is what isn't known."""
+    counts = {f"statuses.{k}": v for k, v in mapping(metrics, "statuses", path).items()}
+    for key, value in {**{k: metrics[k] for k in METRICS if k != "statuses"}, **counts}.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise InputError(f"{key} is {str(value)[:40]!r}, no number", str(path), "score again")
 
 
 def unpaired(folder: Path) -> str | None:

@@ -20,8 +20,10 @@ from oar_bench.reporting.evaluations import (
     load_evaluation,
     mapping,
     need,
+    refuse_copies,
     unpaired,
 )
+from oar_bench.reporting.stated import Stated, load_stated
 from oar_bench.reporting.text import visible
 
 ORDER = ("grpo", "oar-p", "oar-g", "oar-d", "oar-g0", "oar-gp", "oar-gf",
@@ -45,14 +47,18 @@ class Run:
     metrics: pd.DataFrame
     timing: pd.DataFrame
     evaluations: Mapping[str, Evaluation]
+    imported: bool = False
+    seed_known: bool = True
+    """False for an import whose training seed nobody named: `seed` is a place then, no seed."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A folder that isn't in the report's numbers."""
+    """A folder that isn't in the report's tests; a number without samples is shown all the same."""
 
     where: str
     reason: str
+    stated: Stated | None = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,9 @@ def load(folder: Path, allow: Names[str] = ()) -> Collection:
             f"nothing finished to report ({reasons})", str(folder), "finish training and evaluation"
         )
     _refuse_twins(runs, runs_folder)
+    for method, task in sorted({(run.method, task) for run in runs for task in run.evaluations}):
+        refuse_copies({run.seed: run.evaluations[task] for run in runs
+                       if run.method == method and task in run.evaluations})  # fmt: skip
     start, missing = _load_starts(out, allow)
     about, example = _optional(out / "reproduce.json"), _optional(out / "credit_example.json")
     return Collection(runs, start, left_out + missing, about, example)
@@ -158,6 +167,11 @@ def load_run(path: Path, where: str, allow: Names[str]) -> tuple[Run | None, lis
         return None, [LeftOut(where, "no run.json: training never began")]
     about = read_json(about_file)
     check_schema(about, about_file)
+    method, seed = visible(str(need(about, "method", about_file))), need(about, "seed", about_file)
+    if not isinstance(about["method"], str) or not method:
+        raise InputError("method is no name", str(about_file))
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
+        raise InputError(f"seed is {str(seed)[:40]!r}, no whole number from 0", str(about_file))
     metrics = _numbers(path / "metrics.jsonl", ("step",), METRIC_COLUMNS)
     if need(about, "status", about_file) != "finished":
         return None, [LeftOut(where, f"training is unfinished ({len(metrics)} steps so far)")]
@@ -165,8 +179,8 @@ def load_run(path: Path, where: str, allow: Names[str]) -> tuple[Run | None, lis
     if not evaluations:
         return None, missing or [LeftOut(where, "no evaluation yet")]
     run = Run(
-        method=visible(str(need(about, "method", about_file))),
-        seed=need(about, "seed", about_file),
+        method=method,
+        seed=seed,
         where=where,
         settings=mapping(about, "settings", about_file),
         fingerprints=mapping(about, "fingerprints", about_file),
@@ -174,6 +188,9 @@ def load_run(path: Path, where: str, allow: Names[str]) -> tuple[Run | None, lis
         metrics=metrics,
         timing=_numbers(path / "timing.jsonl", ("step", "phase", "seconds"), TIMING_COLUMNS),
         evaluations=evaluations,
+        imported="imported" in about,
+        seed_known="imported" not in about
+        or mapping(about, "imported", about_file).get("seed") is not None,
     )
     return run, missing
 
@@ -189,10 +206,15 @@ def _load_evaluations(
             missing.append(LeftOut(where, f"evaluation of {folder.name} is unfinished"))
             continue
         if reason := unpaired(folder):
-            missing.append(LeftOut(f"{where}/eval/{folder.name}", reason))
+            missing.append(LeftOut(f"{where}/eval/{folder.name}", reason, load_stated(folder)))
             continue
         evaluation = load_evaluation(folder, f"{where}/eval/{folder.name}", allow)
-        found[evaluation.task] = evaluation
+        twin = found.setdefault(evaluation.task, evaluation)
+        if twin is not evaluation:
+            raise InputError(
+                f"{twin.where} and {evaluation.where} are both of {evaluation.task}",
+                str(path), "move one of them away",
+            )  # fmt: skip
     return found, missing
 
 

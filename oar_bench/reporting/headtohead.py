@@ -86,11 +86,12 @@ class Meeting:
 
 @dataclass(frozen=True)
 class HeadToHead:
-    """The whole comparison; `allowed` and `left_out` are sentences to print with it."""
+    """The whole comparison; `allowed`, `left_out` and `not_tested` are sentences for it."""
 
     meetings: list[Meeting]
     allowed: list[str]
     left_out: list[str]
+    not_tested: list[str]
 
 
 def head_to_head(paths: Sequence[Path], allow: Names[str] = ()) -> HeadToHead:
@@ -132,7 +133,8 @@ def head_to_head(paths: Sequence[Path], allow: Names[str] = ()) -> HeadToHead:
         raise InputError(
             "no task is in two of the results", "compare", "evaluate both on the same task"
         )
-    return HeadToHead(_judged(meetings), allowed, left_out)
+    not_tested = [line for contestant in contestants for line in contestant.not_tested]
+    return HeadToHead(_judged(meetings), allowed, left_out, not_tested)
 
 
 def _on_common_problems(task: str, present: list[Contestant]) -> tuple[list[Contestant], list[str]]:

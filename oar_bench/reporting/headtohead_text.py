@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pandas as pd
 
 from oar_bench.evaluation.summary import finite, to_json
+from oar_bench.reporting.comparison import Pair
 from oar_bench.reporting.headtohead import Duel, HeadToHead, Meeting, Standing
 from oar_bench.reporting.tables import csv
 from oar_bench.reporting.text import (
     Grid,
     aligned,
     bracket,
+    counted,
     markdown,
     number,
     p_value,
@@ -128,9 +131,26 @@ def _remarks(found: HeadToHead) -> list[str]:
     one = any(pair.holds_for == "checkpoints" for pair in pairs)
     return [
         *([CHECKPOINTS] if one else []),
+        *(
+            _constant(pair)
+            for pair in pairs
+            if math.isnan(pair.test.difference.low) and not math.isnan(pair.test.p)
+        ),
         *(f"unlike, compared on demand: {note}" for note in found.allowed),
-        *found.left_out,
+        *(f"not tested: {line}" for line in found.not_tested),
+        *(f"left out: {line}" for line in found.left_out),
     ]
+
+
+def _constant(pair: Pair) -> str:
+    """A difference without any spread has no interval, and its p may be large all the same."""
+    parts = pair.test.parts
+    facets = (parts.seeds, "seed"), (parts.problems, "problem")
+    n, unit = min(facet for facet in facets if facet[0] > 1)
+    return (
+        f"{pair.a} against {pair.b}: every problem and seed shows the same difference, so there is "
+        f"no spread to judge it by, and p only counts the signs of {counted(n, unit)}"
+    )
 
 
 def as_dict(found: HeadToHead) -> dict[str, Any]:
@@ -139,6 +159,7 @@ def as_dict(found: HeadToHead) -> dict[str, Any]:
         "kind": "comparison",
         "allowed": found.allowed,
         "left_out": found.left_out,
+        "not_tested": found.not_tested,
         "tasks": [
             {
                 "task": m.task,

@@ -11,6 +11,7 @@ SPECIAL = {
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     MINUS: "$-$", "×": r"$\times$", "≥": r"$\geq$", "≤": r"$\leq$", "–": "--", "…": r"\dots{}",
     "\N{NO-BREAK SPACE}": "~", "\N{NARROW NO-BREAK SPACE}": r"\,", "ρ": r"$\rho$",
+    "⟨": r"$\langle$", "⟩": r"$\rangle$", "|": r"\textbar{}", "`": r"\textasciigrave{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "“": "``", "”": "''", "\n": " ",
 }  # fmt: skip
 
@@ -21,7 +22,9 @@ def latex(text: str) -> str:
     >>> latex("50 % of a_b \\input{x}")
     '50 \\% of a\\_b \\textbackslash{}input\\{x\\}'
     """
-    return "".join(SPECIAL.get(c, c) for c in visible(text))
+    written = "".join(SPECIAL.get(c, c) for c in visible(text))
+    # after the \\ of the row before, these would be an argument of it
+    return "{}" + written if written.startswith(("[", "*")) else written
 
 
 def booktabs(

@@ -11,7 +11,7 @@ from oar_bench.reporting.frames import REFERENCE
 from oar_bench.reporting.latex import booktabs
 from oar_bench.reporting.slices import TaskSlices
 from oar_bench.reporting.text import bracket, number, p_value, percent, points
-from oar_bench.reporting.wording import detectable_words, verdict_word
+from oar_bench.reporting.wording import detectable_words, seeds_words, verdict_word
 
 Rows = list[list[str]]
 
@@ -23,17 +23,13 @@ def _table(words: Sequence[str], numbers: Sequence[str], rows: Rows) -> str:
 def comparison(tables: Sequence[TaskTable]) -> str:
     """A row for each task and method: score and paired difference, each with its interval."""
     rows = [
-        [table.task, row.method, _seeds(row.seeds),
+        [table.task, row.method, seeds_words(row),
          f"{percent(row.mean.value)} {bracket(row.mean)}",
          *(_judged(row.pair) if row.pair else ["–", "–", "–"])]
         for table in tables for row in table.rows
     ]  # fmt: skip
     header = ("seeds", "score, %", f"difference to {REFERENCE}, points", "p (Holm)", "verdict")
     return _table(("task", "method"), header, rows)
-
-
-def _seeds(seeds: Sequence[int]) -> str:
-    return str(len(seeds) or "–")
 
 
 def _judged(pair: Pair) -> list[str]:
@@ -45,7 +41,7 @@ def _judged(pair: Pair) -> list[str]:
 def pairs(tables: Sequence[TaskTable]) -> str:
     """A row for each paired comparison beside those with the reference."""
     rows = [
-        [pair.task, f"{pair.a} against {pair.b}", _seeds(pair.seeds), *_judged(pair),
+        [pair.task, f"{pair.a} against {pair.b}", str(len(pair.seeds)), *_judged(pair),
          detectable_words(pair)]
         for table in tables for pair in table.pairs
     ]  # fmt: skip

@@ -22,6 +22,9 @@ WHICH_RUNS = "reproduce."  # the section that says which runs to make, not how t
 # The recipe's fingerprint may hold the method, a model's always does; the settings themselves
 # are compared one by one instead.
 OF_THE_RUN = ("recipe", "model", "environment")
+PLACES = {"data.path": "data", "model.path": "start"}
+"""Settings that say where a thing lies, and the fingerprint of what lies there: with it, the place
+may differ."""
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -162,7 +165,12 @@ def known_fields(collection: Collection) -> Iterable[str]:
 
 
 def _identity(settings: Mapping[str, Any], fingerprints: Mapping[str, str]) -> dict[str, str]:
-    named = {f"settings.{key}": value for key, value in shared_settings(settings).items()}
+    placed = [name for name, mark in PLACES.items() if mark in fingerprints]
+    named = {
+        f"settings.{key}": value
+        for key, value in shared_settings(settings).items()
+        if key not in placed
+    }
     return named | _marked(fingerprints)
 
 

@@ -92,7 +92,14 @@ def _environment(language: str) -> Environment:
     )
     own = (
         *(text.percent, text.points, text.bracket, text.number, text.significant, text.p_value),
-        *(thousands, small, wording.settle_words, wording.verdict_word, wording.detectable_words),
+        *(
+            thousands,
+            small,
+            wording.settle_words,
+            wording.verdict_word,
+            wording.detectable_words,
+            wording.seeds_words,
+        ),
     )
     environment.filters.update({function.__name__: function for function in own})
     environment.filters.update(fenced=_fenced, token=_token, code=_code, found=form_words)

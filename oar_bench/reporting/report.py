@@ -27,7 +27,11 @@ from oar_bench.reporting.example import example_of
 from oar_bench.reporting.frames import START, Collection
 from oar_bench.reporting.reported import load_reported, reported_beside
 from oar_bench.reporting.slices import as_frame, problems_of, slices
-from oar_bench.reporting.view import Findings, phases_of, view_of
+from oar_bench.reporting.view import LABELS, Findings, phases_of, view_of
+
+SHEETS = ("comparison", "pairs", "overhead", "budget", "weights", "curves", "slices", "numbers",
+          "problems", "claims")  # fmt: skip
+FIGURES = (*LABELS, "example")
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ def write_report(
     view = {
         **view_of(found, judged.allowed),
         **claims_run.view(judged.verdicts),
+        "commands": "\n".join(judged.commands),
         "reported": reported_beside(found.collection, found.compared, load_reported()),
     }
     documents = {
@@ -81,7 +86,17 @@ def write_report(
         write_text(path, content)
     for path, picture in pictures.items():
         write_bytes(path.with_suffix(".png"), picture.png())
+    _remove_stale(out, {*documents, *pictures, *(path.with_suffix(".png") for path in pictures)})
     return ReportPaths(out / "report.md", out / "index.html", tuple(documents), tuple(pictures))
+
+
+def _remove_stale(out: Path, written: Names[Path]) -> None:
+    """Remove tables and figures that an earlier report left in `out` and this one doesn't have."""
+    ours = [out / "tables" / f"{name}.{end}" for name in SHEETS for end in ("csv", "tex")]
+    ours += [out / "figures" / f"{name}.{end}" for name in FIGURES for end in ("svg", "png")]
+    for path in ours:
+        if path not in written:
+            path.unlink(missing_ok=True)
 
 
 def _findings(collection: Collection) -> Findings:
@@ -112,6 +127,7 @@ def _sheets(found: Findings) -> dict[str, str]:
         "weights": tables.weights(found.weights),
         "curves": found.rewards,
         "slices": as_frame(found.slices),
+        "numbers": tables.numbers(found.collection.left_out),
         "problems": pd.concat([of.every for of in found.problems]),
     }
     papers = {

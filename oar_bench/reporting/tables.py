@@ -10,6 +10,7 @@ from oar_bench.evaluation.statistics import Interval
 from oar_bench.reporting.budgets import Budget
 from oar_bench.reporting.comparison import Pair, TaskTable
 from oar_bench.reporting.costs import Cost, Weights
+from oar_bench.reporting.frames import LeftOut
 from oar_bench.reporting.text import visible
 
 
@@ -64,6 +65,15 @@ def pairs(tables: list[TaskTable]) -> pd.DataFrame:
          "var_residual": p.test.parts.var_residual, "method": p.test.difference.method}
         for p in all_pairs
     ]))  # fmt: skip
+
+
+def numbers(left_out: list[LeftOut]) -> pd.DataFrame:
+    """A row for each imported number without samples."""
+    return pd.DataFrame([
+        {"result": visible(item.where), "task": item.stated.task,
+         **_bounds("value", item.stated.mean)}
+        for item in left_out if item.stated is not None
+    ])  # fmt: skip
 
 
 def _whole(frame: pd.DataFrame) -> pd.DataFrame:

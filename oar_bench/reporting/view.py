@@ -15,7 +15,6 @@ from oar_bench.reporting.costs import PHASES, Cost, Weights
 from oar_bench.reporting.drilldown import HEAD, MOST_METHODS, TAIL, TaskProblems
 from oar_bench.reporting.example import Example
 from oar_bench.reporting.frames import REFERENCE, START, Collection
-from oar_bench.reporting.history import command_lines
 from oar_bench.reporting.likeness import flatten, shared_settings
 from oar_bench.reporting.slices import MOST_VALUES, TaskSlices
 from oar_bench.reporting.text import counted, listed
@@ -42,6 +41,10 @@ BUDGET_NOTE = (
 SAMPLES_NOTE = (
     "pass@k is the chance that any of k samples is right, maj@k that the most frequent answer of k "
     "is (ties shared); both unbiased over all choices of k among the samples, mean over seeds."
+)
+NUMBERS_NOTE = (
+    "A number without a verdict on each response can't be paired, so nothing here is tested "
+    "against it, and its protocol isn't checked."
 )
 REPORTED_NOTE = (
     "Others' numbers are as they were reported, under their own protocols; no test here uses them, "
@@ -110,7 +113,9 @@ def view_of(found: Findings, allowed: list[str]) -> dict[str, Any]:
         "title": f"oar-bench report: {recipe}" if recipe else "oar-bench report",
         "subtitle": _subtitle(collection, compared),
         "verdict": verdict_words(compared, costs, collection.reproduce),
-        "left_out": collection.left_out,
+        "left_out": [item for item in collection.left_out if item.stated is None],
+        "numbers": [item for item in collection.left_out if item.stated is not None],
+        "numbers_note": NUMBERS_NOTE,
         "allowed": allowed,
         "reference": REFERENCE,
         "tables": compared,
@@ -131,8 +136,7 @@ def view_of(found: Findings, allowed: list[str]) -> dict[str, Any]:
         "example_note": _example_note(found.example),
         "fingerprints": _fingerprints(collection),
         "environment": _environment(collection),
-        "settings": list(shared_settings(collection.runs[0].settings).items()),
-        "commands": _commands(collection),
+        "settings": _every([shared_settings(run.settings) for run in collection.runs]),
         "labels": LABELS,
         "reported_note": REPORTED_NOTE,
         "slices": found.slices,
@@ -230,17 +234,19 @@ def _fingerprints(collection: Collection) -> list[tuple[str, str]]:
 
 
 def _environment(collection: Collection) -> list[tuple[str, str]]:
-    """One line a fact; where runs differ, every value that occurs."""
+    flat = [flatten(run.environment) for run in collection.runs]
+    return _every([{key: value.strip('"') for key, value in of.items()} for of in flat])
+
+
+def _every(runs: list[dict[str, str]]) -> list[tuple[str, str]]:
+    """One line a fact; where runs differ, every value that occurs.
+
+    >>> _every([{"lr": "0.1", "torch": "2.9"}, {"lr": "0.1", "torch": "2.8"}])
+    [('lr', '0.1'), ('torch', '2.8 and 2.9')]
+    """
     values: dict[str, list[str]] = {}
-    for run in collection.runs:
-        for key, value in flatten(run.environment).items():
-            shown = value.strip('"')
-            if shown not in values.setdefault(key, []):
-                values[key].append(shown)
+    for run in runs:
+        for key, value in run.items():
+            if value not in values.setdefault(key, []):
+                values[key].append(value)
     return [(key, listed(sorted(of))) for key, of in values.items()]
-
-
-def _commands(collection: Collection) -> str:
-    made = command_lines(collection.reproduce)
-    lines = made or ["# train and evaluate the runs of the settings above"]
-    return "\n".join([*lines, "oar-bench report RUNS --out REPORT"])

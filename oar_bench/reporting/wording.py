@@ -54,6 +54,14 @@ def _on_task(table: TaskTable) -> list[str]:
     for word in ("better", "worse"):
         parts += _separated([p for p in pairs if p.verdict == word], word)
     parts += _open(pairs)
+    apart = [
+        row.method for row in table.rows if not row.pair and row.method not in (REFERENCE, START)
+    ]
+    if apart:
+        parts.append(
+            f"Without a training seed in common with {REFERENCE}, and so not compared: "
+            f"{listed(apart)}."
+        )
     parts += [_control(pair, table.row(pair.a)) for pair in table.pairs if pair.b == "shuffled"]
     if any(pair.holds_for == "checkpoints" for pair in [*pairs, *table.pairs]) or (
         len(reference.seeds) == 1
@@ -99,7 +107,14 @@ def _said(pair: Pair) -> str:
 
 
 def _interval(pair: Pair) -> str:
-    return f"{bracket(pair.test.difference, difference=True)}, p {p_value(pair.p)}"
+    return f"{_bounds(pair)}, p {p_value(pair.p)}"
+
+
+def _bounds(pair: Pair) -> str:
+    """The interval; for a difference that no problem and no seed departs from there is none."""
+    if math.isnan(pair.test.difference.low):
+        return "everywhere, which leaves no spread to judge it by"
+    return bracket(pair.test.difference, difference=True)
 
 
 def _open(pairs: list[Pair]) -> list[str]:
@@ -112,8 +127,7 @@ def _open(pairs: list[Pair]) -> list[str]:
         parts.append(f"{listed(same)} {is_are} identical to {REFERENCE}.")
     if not unclear:
         return parts
-    said = [f"{p.a} ({points(p.test.difference.value)} {bracket(p.test.difference, True)})"
-            for p in unclear]  # fmt: skip
+    said = [f"{p.a} ({points(p.test.difference.value)} {_bounds(p)})" for p in unclear]
     all_of = len(unclear) == len(pairs) and len(unclear) > 1
     opening = "No method is separable from" if all_of else "Not separable from"
     parts.append(f"{opening} {REFERENCE}: {listed(said)}.")
@@ -164,7 +178,7 @@ def _control(pair: Pair, row: Row | None) -> str:
         return f"{whose} is worse than its own weights shuffled ({_interval(pair)})."
     return (
         f"{pair.a} is not separable from its own weights shuffled "
-        f"({points(pair.test.difference.value)} {bracket(pair.test.difference, True)})."
+        f"({points(pair.test.difference.value)} {_bounds(pair)})."
     )
 
 
@@ -175,6 +189,14 @@ def _prices(costs: list[Cost]) -> list[str]:
         if cost.ratio is not None and cost.method != REFERENCE
     ]
     return [f"A training step takes, against {REFERENCE}'s: {listed(said)}."] if said else []
+
+
+def seeds_words(row: Row) -> Written:
+    """The cell "seeds": how many, and how many of them have a partner where these are fewer."""
+    if not row.seeds:
+        return Written(NONE)
+    paired = len(row.pair.seeds) if row.pair else len(row.seeds)
+    return Written(f"{len(row.seeds)}" + (f" ({paired} paired)" if paired < len(row.seeds) else ""))
 
 
 def settle_words(pair: Pair) -> Written:

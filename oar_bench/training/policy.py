@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 from oar_bench.config import LoraSettings, Recipe
 from oar_bench.engines.hf import load_model, pad_id
 from oar_bench.engines.weights import merged
-from oar_bench.errors import InputError
+from oar_bench.errors import InputError, not_installed
 from oar_bench.training.checkpoint import (
     fill_optimizer,
     load_state,
@@ -230,10 +230,7 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings) -> None:
     try:
         from peft import LoraConfig
     except ModuleNotFoundError as error:
-        raise InputError(
-            "peft is not installed", "model.lora",
-            "install it with `python -m pip install 'oar-bench[lora]'`",
-        ) from error  # fmt: skip
+        raise not_installed(error, "model.lora", "lora") from error
     config = LoraConfig(
         r=settings.rank, lora_alpha=settings.alpha, target_modules=settings.targets,
         task_type="CAUSAL_LM",

@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from oar_bench.answers import Grader
 from oar_bench.config import Recipe
@@ -178,16 +177,9 @@ class StepFiles:
         if name in self.files:
             self.files[name].write(rows)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        self.stack.__exit__(kind, error, tb)
+    def close(self) -> None:
+        """Sync and close them."""
+        self.stack.close()
 
 
 def write_overlap(run: RunFolder, source: Source) -> None:

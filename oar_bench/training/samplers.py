@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from oar_bench.config import Recipe
 from oar_bench.engines.base import Sampling
 from oar_bench.engines.hf import Sampled, check_context, sample
-from oar_bench.errors import InputError
+from oar_bench.errors import not_installed
 from oar_bench.training.processes import ALONE, Processes
 
 
@@ -159,9 +159,6 @@ def _engine_of(
     try:
         from oar_bench.training.server_sampler import ServerSampler
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"{error.name} is not installed", "rollout.engine server",
-            "install it with `python -m pip install 'oar-bench[openai]'`",
-        ) from error  # fmt: skip
+        raise not_installed(error, "rollout.engine server", "openai") from error
 
     return ServerSampler.connect(model, tokenizer, settings, recipe.train)

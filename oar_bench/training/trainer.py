@@ -344,7 +344,8 @@ def train(
             trainer.restore(newest)
         size = recipe.train.group_size
         opening = Replay(first, size, last=1) if first is not None and not done else None
-        files = stack.enter_context(StepFiles(out, processes.is_first, recipe.credit.save_weights))
+        files = StepFiles(out, processes.is_first, recipe.credit.save_weights)
+        stack.callback(files.close)
         grader = stack.enter_context(Grader(answer_type=source.answer_type, extract=source.extract))
 
         def leave() -> str:

@@ -19,6 +19,18 @@ def test_the_command_says_what_it_found_and_what_is_missing(call, tmp_path):
     assert results["imported"]["regraded"]["known"] == 8
 
 
+def test_one_result_under_two_training_seeds_is_one_training_run(call, tmp_path):
+    for seed in ("0", "1"):
+        words = ("--out", str(tmp_path / "o"), "--method", "grpo", "--seed", seed)
+        assert call("import", str(LOG), *words).returncode == 0
+    imports(LOG, tmp_path / "o", model="other")
+    grpo, other = str(tmp_path / "o/runs/grpo"), str(tmp_path / "o/other")
+    for words in (("report", str(tmp_path / "o")), ("compare", grpo, other)):
+        done = call(*words)
+        assert done.returncode == 2
+        assert "were imported from the same files; import each training seed's" in done.stderr
+
+
 def test_two_imports_are_paired_like_our_own(call, tmp_path):
     """One verdict changed by hand: one win, seven ties of the eight halves over four problems."""
     better = tmp_path / "better.json"

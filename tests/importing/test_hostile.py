@@ -5,6 +5,7 @@ import os
 import pickle
 import struct
 import zipfile
+from contextlib import closing
 
 import pytest
 from hypothesis import given, settings
@@ -43,7 +44,7 @@ def zipped(path, files, method=zipfile.ZIP_DEFLATED):
 
 
 def unpacked():
-    with Archive(LOG) as file:
+    with closing(Archive(LOG)) as file:
         return {name: file.read(name) for name in file.names}
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import closing
 
 import pytest
 
@@ -19,7 +20,7 @@ def log(tmp_path):
 
 
 def header():
-    with Archive(LOG) as archive:
+    with closing(Archive(LOG)) as archive:
         return json.loads(archive.read("header.json"))
 
 
@@ -75,10 +76,46 @@ def test_an_unscored_sample_leaves_its_problem_out(log, tmp_path):
     one = imports(log, tmp_path / "out")["sums"]
     assert one.results["metrics"]["n_problems"] == 3
     assert one.results["imported"]["notes"] == [
-        "1 problems left out: the tool gave a sample of them no score"
+        "1 problem left out: the tool gave a sample no score"
     ]
     assert len(rows(one)) == len(rows(one, "samples.jsonl")) == 6
     assert {r["problem"] for r in rows(one)} == {r["problem"] for r in rows(one, "problems.jsonl")}
+
+
+@pytest.mark.parametrize("regrade", [False, True])
+def test_a_sample_that_broke_off_leaves_its_problem_out(log, tmp_path, regrade):
+    """inspect_ai goes on after errors if told to, and counts the others: so do we."""
+
+    def fail(top):
+        broken = next(s for s in top["samples"] if s["id"] == "sum-2" and s["epoch"] == 1)
+        broken.update(error={"message": "no connection"}, scores=None)
+        broken["output"] = {"choices": [], "completion": ""}
+        top["results"]["scores"][0]["scored_samples"] = 4
+
+    change(log, fail)
+    one = imports(log, tmp_path / "out", regrade=regrade, answer_type="number")["sums"]
+    assert one.results["metrics"]["n_problems"] == 3
+    assert one.results["metrics"]["avg@k"]["value"] == pytest.approx(5 / 6)
+    assert "1 problem left out: the tool gave a sample no score" in one.results["imported"]["notes"]
+    assert {row["problem"] for row in rows(one)} == {"sum-0", "sum-1", "sum-3"}
+    lost = json.loads(log.read_text())
+    lost["samples"][0].update(scores=None)
+    log.write_text(json.dumps(lost))
+    if not regrade:
+        with pytest.raises(InputError, match="no score 'match' for sample"):
+            imports(log, tmp_path / "again")
+
+
+def test_shares_of_a_problem_that_is_left_out_are_in_no_mean(log, tmp_path):
+    def half(top):
+        top["samples"][0]["scores"]["match"]["value"] = "P"
+        gone = next(s for s in top["samples"] if s["id"] == "sum-2" and s["epoch"] == 1)
+        gone["scores"]["match"]["value"] = math.nan
+
+    change(log, half)
+    metrics = imports(log, tmp_path / "out")["sums"].results["metrics"]
+    assert (metrics["n_problems"], metrics["n_samples"]) == (3, 6)
+    assert metrics["avg@k"]["value"] == pytest.approx(4.5 / 6)
 
 
 def test_a_half_right_answer_is_no_verdict(log, tmp_path):

@@ -63,7 +63,9 @@ HEAD = "model,task,value,n,stderr\n"
         (HEAD + "m,t,0.5,ten,\n", "n is 'ten', no whole number"),
         (HEAD + "m,t,0.5,-3,\n", "n is '-3', no whole number"),
         (HEAD + "m,t,0.5,0,\n", "n is 0; leave it empty where it isn't known"),
-        (HEAD + "m,t,50%,10,0.02\n", "stderr is negative, or in another unit than value"),
+        (HEAD + "m,t,50%,10,0.02\n", "stderr is no share, or in another unit than value"),
+        (HEAD + "m,t,0.5,10,99\n", "stderr is no share, or in another unit than value"),
+        (HEAD + f"{'m' * 1001},t,0.5,,\n", "name of a model or task is over 1000 characters"),
         (HEAD + "m,t,0.5\n", "line 2: it has 3 fields, the header 5"),
         (HEAD + "m,t,0.5,1,0.1,9\n", "line 2: it has 6 fields, the header 5"),
         (HEAD, "there is no row in this file"),
@@ -77,3 +79,26 @@ def test_a_row_that_cannot_be_read_is_told(tmp_path, text, line):
         imports(table(tmp_path, text), tmp_path / "out")
     assert line in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", [None, "", 7, {"a": 1}, ["m"]])
+def test_a_model_of_json_is_named_by_a_text(tmp_path, name):
+    path = table(tmp_path, json.dumps([{"model": name, "task": "t", "value": 0.5}]), "a.json")
+    with pytest.raises(InputError, match=r"entry 1: (no model|model is .*, no text)"):
+        imports(path, tmp_path / "out")
+
+
+def test_no_number_is_minus_zero(tmp_path):
+    found = imports(table(tmp_path, HEAD + "m,t,-0,3,\n"), tmp_path / "out")
+    assert str(found["t"].results["metrics"]["avg@k"]["value"]) == "0.0"
+
+
+def test_a_csv_of_something_else_in_a_folder_is_passed_over(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    table(folder, HEAD + "m,t,0.5,3,\n")
+    table(folder, "claim,verdict\nC1,supported\n", "claims.csv")
+    table(folder, '"unended', "torn.csv")
+    assert [*imports(folder, tmp_path / "out")] == ["t"]
+    with pytest.raises(InputError, match="unknown column 'claim'"):
+        imports(folder / "claims.csv", tmp_path / "more")

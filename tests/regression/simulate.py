@@ -62,7 +62,13 @@ def checks_of(design, margin, drop, rng):
     prior = seed_noise(list(before))
     return [
         measure(
-            w, margin, cells=cells, prior=prior, own_prior=seed_noise([b]), step=1 / design.samples
+            w,
+            margin,
+            cells=cells,
+            prior=prior,
+            own_prior=seed_noise([b]),
+            redrawn=True,
+            step=1 / design.samples,
         )
         for w, b in zip(cells, before, strict=True)
     ]
@@ -95,7 +101,7 @@ def effect(design, draws=9, seed=1):
     return float(np.median([max(c.detectable(ALPHA, len(cs)) for c in cs) for cs in found]))
 
 
-def reproduction(design, rng, slowdown=0.0):
+def reproduction(design, rng, model, slowdown=0.0):
     """A snapshot with every check: accuracy, truncation, no answer, tokens, step time, memory."""
     _, shares = design.scores(rng, np.zeros(design.methods))
     k, names = design.samples, ["grpo", "oar-p", "oar-g", "shuffled"][: design.methods]
@@ -106,12 +112,12 @@ def reproduction(design, rng, slowdown=0.0):
             lost = rng.binomial(k - correct, 0.05)
             tokens = rng.normal(40 * k, 12 * np.sqrt(k), correct.size).astype(int)
             counts = Counts(k, correct, lost, rng.binomial(k - correct - lost, 0.05), tokens)
-            results["sum", name, seed] = Result(counts, "m")
+            results["sum", name, seed] = Result(counts, model)
             memory[name, seed] = 600.0 + rng.normal(0, 5)
             if name != "grpo":
                 steps[name, seed] = float(np.exp(1 + slowdown + rng.normal(0, 0.02)))
     tasks = {"sum": TaskOf(design.problems, "n", k, {"fingerprints.task": "t"})}
-    return Snapshot("run", True, tasks, results, steps, memory, {}, {})
+    return Snapshot("run", "reproduction", tasks, results, steps, memory, {}, {})
 
 
 def whole_check(design, limits, draws, seed=0):
@@ -120,7 +126,7 @@ def whole_check(design, limits, draws, seed=0):
     count = Counter()
     for _ in range(draws):
         state = rng.integers(2**32)  # the same problems in both
-        before, now = (reproduction(replace(design, of=int(state)), rng) for _ in range(2))
+        before, now = (reproduction(replace(design, of=int(state)), rng, m) for m in "ab")
         baseline = Baseline(before, {}, None, ({"date": "", "reason": ""},))
         count[check(baseline, now, limits_of(limits), ALPHA).verdict] += 1
     return {name: count[name] / draws for name in ("pass", "regression", "too little data")}

@@ -94,6 +94,25 @@ def test_damaged_counts_are_said(kept, correct):
         read_baseline(kept)
 
 
+@pytest.mark.parametrize(
+    ("part", "row", "said"),
+    [
+        ("results", {"tokens": "9" * 25 + "*60"}, "60 numbers, none below 0 or beyond"),
+        ("results", {"tokens": "9999999999999*60"}, "60 numbers, none below 0 or beyond"),
+        ("results", {"correct": "4*60", "no_answer": "1*60"}, "more than 4 samples"),
+        ("costs", {"memory_mb": float("inf")}, "a finite number"),
+        ("costs", {"step_time": float("nan")}, "damaged: costs.1.step_time"),
+        ("costs", {"seed": 0}, "costs of one run are there twice"),
+    ],
+)
+def test_damaged_rows_are_said(kept, part, row, said):
+    content = json.loads(kept.read_text())
+    content[part][1] |= row
+    kept.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=rf"made\.json: damaged: .*{said}|{said}"):
+        read_baseline(kept)
+
+
 def test_a_result_that_is_there_twice_is_refused(kept):
     content = json.loads(kept.read_text())
     content["results"].append(content["results"][1])

@@ -158,6 +158,16 @@ def test_a_new_method_is_said_not_to_be_checked(base, kept, tmp_path):
     assert found.code == 0
 
 
+def test_a_new_seed_of_an_old_method_is_named(base, kept, tmp_path):
+    folder = again(base, tmp_path / "again")
+    shutil.rmtree(folder / "runs" / "oar-p" / "seed-2")
+    fewer = tmp_path / "fewer.json"
+    write_baseline(fewer, take(folder), "two seeds of one", {}, None)
+    found = held(fewer, base)
+    assert "not in the baseline, not checked: oar-p, seed 2 on arithmetic" in found.notes
+    assert of(found, "drop", "oar-p").seeds == (0, 1)
+
+
 def test_one_run_and_one_evaluation_are_checked_against_their_own_seed(base, kept, tmp_path):
     folder = again(base, tmp_path / "again")
     for path in (folder / "runs/oar-p/seed-1", folder / "runs/oar-p/seed-1/eval/arithmetic"):
@@ -260,9 +270,16 @@ def test_samples_of_another_evaluation_are_refused(base, kept, tmp_path):
     write_rows(path, rows[:-1])
     with pytest.raises(InputError, match=r"holds other samples than scores\.jsonl"):
         take(folder)
+    write_rows(path, [rows[0], rows[0], *rows[2:]])  # as many rows, one of them twice
+    with pytest.raises(InputError, match=r"holds other samples than scores\.jsonl"):
+        take(folder)
     write_rows(path, [{**rows[0], "problem": "x"}, *rows[1:]])
     with pytest.raises(InputError, match="isn't of this evaluation"):
         take(folder)
+    for tokens in (-1, 10**30, 1.5, float("nan"), "12"):
+        write_rows(path, [{**rows[0], "response_tokens": tokens}, *rows[1:]])
+        with pytest.raises(InputError, match="is no number of tokens"):
+            take(folder)
 
 
 def test_a_suite_is_checked_member_by_member(base, tmp_path):

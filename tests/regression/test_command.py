@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -139,6 +140,50 @@ def test_hostile_names_stay_text(base, call, tmp_path):
     ElementTree.parse(junit)
 
 
+def test_a_baseline_that_somebody_else_wrote_commands_nothing(base, kept, call, tmp_path):
+    """Its reason, name and settings in the terminal, where GitHub reads commands too."""
+    content = json.loads(Path(kept).read_text())
+    content["history"][-1]["reason"] = "\x1b[2J\n::error::planted"
+    content["name"] = "x\n::stop-commands::y"
+    content["settings"]["\x1b[31m\n::add-mask::z"] = "1\n::notice::q"
+    (tmp_path / "made.json").write_text(json.dumps(content))
+    junit, summary = tmp_path / "x.xml", tmp_path / "x.md"
+    done = call("check", str(base), "--baseline", kept, "--annotations", "--junit", str(junit),
+                "--markdown", str(summary))  # fmt: skip
+    assert done.returncode == 0
+    written = done.stdout + summary.read_text() + junit.read_text()
+    assert "\x1b" not in written
+    commands = [line for line in written.splitlines() if line.lstrip().startswith("::")]
+    assert [line[:31] for line in commands] == ["::notice title=oar-bench check:"]
+
+
+def test_a_check_that_cannot_be_made_leaves_no_older_verdict(base, kept, call, tmp_path):
+    junit, summary = tmp_path / "x.xml", tmp_path / "x.md"
+    command = ("check", str(base), "--baseline", kept, "--junit", str(junit), "--markdown",
+               str(summary), "--annotations")  # fmt: skip
+    assert call(*command).returncode == 0
+    done = call("check", str(tmp_path / "none"), *command[2:])
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert done.stdout.startswith("::error title=oar-bench check%3A not made::")
+    assert summary.read_text().startswith("### oar-bench check: not made\n\n- ")
+    assert "no such folder of results" in summary.read_text()
+    suite = ElementTree.parse(junit).getroot()[0]
+    assert (suite.get("tests"), suite.get("errors")) == ("1", "1")
+    assert "no such folder" in suite[0].find("error").get("message")
+
+
+@pytest.mark.parametrize("flags", [("--markdown", "--junit"), ("--markdown",), ("--junit",)])
+def test_no_file_is_written_over_another(base, kept, call, tmp_path, flags):
+    file = str(tmp_path / "one") if len(flags) > 1 else kept
+    before = Path(kept).read_text()
+    words = [word for flag in flags for word in (flag, file)]
+    done = call("check", str(base), "--baseline", kept, *words)
+    assert done.returncode == 2
+    assert done.stderr.endswith("one file for two things; name another for each\n")
+    assert Path(kept).read_text() == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -169,6 +214,18 @@ def test_hostile_names_stay_text(base, call, tmp_path):
         (("--baseline", "/"), "not a folder"),
         (("--baseline", "smoek"), "no such baseline"),
         (("--unknown",), "no such option"),
+        (
+            (
+                "--max-drop",
+                "off",
+                *(
+                    word
+                    for name in ("truncated", "no-answer", "tokens", "step-time", "memory")
+                    for word in ("--limit", f"{name}=off")
+                ),
+            ),
+            "every check is off",
+        ),
     ],
 )
 def test_bad_input_is_one_line(base, kept, call, arguments, said):

@@ -45,7 +45,7 @@ def test_every_command_of_a_reproduction_is_listed_with_what_it_added(tmp_path):
     assert (
         "oar-bench reproduce tiny --out OUT\n"
         "oar-bench reproduce tiny --methods oar-p  # added method oar-p\n"
-        "oar-bench report RUNS"
+        "oar-bench report OUT"
     ) in page
 
 

@@ -3,61 +3,33 @@
 from __future__ import annotations
 
 import re
-import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
 from oar_bench.cli import app
+from tests.docs.commands import DOCUMENTS, in_blocks, in_prose, words_of
 
-ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# `oar-bench` at the start of a code line, or after a prompt, a variable or another command.
-LINE = re.compile(
-    r"^\s*(?:\$ |[A-Z_]+=\S+ |.*(?:&&|-m oar_bench|\|) *)?(oar-bench|oar_bench) (.+)$"
-)
-INLINE = re.compile(r"`(oar-bench [^`]+)`")
-
-
-def commands(text: str) -> list[str]:
-    """The command lines of a document: of its code blocks, and those quoted in its prose."""
-    found = []
-    fenced, buffer = False, ""
-    for line in text.splitlines():
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
-            continue
-        if fenced or line.startswith("    "):
-            if line.rstrip().endswith("\\"):
-                buffer += line.rstrip()[:-1] + " "
-                continue
-            whole, buffer = buffer + line, ""
-            if match := LINE.match(whole):
-                found.append(f"oar-bench {match[2]}")
-        else:
-            found += INLINE.findall(line)
-    return found
+OURS = re.compile(r"(?:^|.*-m |\S+=\S+ )oar[-_]bench (.+)$")
 
 
 def cases() -> list[Any]:
-    pairs = [(path, line) for path in DOCUMENTS for line in commands(path.read_text("utf-8"))]
-    return [
-        pytest.param(line, id=f"{path.name}: {line[:60]}") for path, line in dict.fromkeys(pairs)
+    """What follows `oar-bench` in every command line of every document."""
+    lines = [
+        (path, part.strip())
+        for path, text in ((path, path.read_text("utf-8")) for path in DOCUMENTS)
+        for line in [*in_blocks(text), *in_prose(text)]
+        for part in line.split("&&")
     ]
-
-
-def words_of(line: str) -> list[str]:
-    """The words of a line as a shell would give them, without what is piped or a comment."""
-    words = shlex.split(re.sub(r"\[([^\]]*)\]", "", line), comments=" #" in line)
-    ends = (i for i, word in enumerate(words) if word[0] in "|>&" or word == "...")
-    return words[1 : next(ends, None)]
+    found = dict.fromkeys((path, m[1]) for path, part in lines if (m := OURS.match(part)))
+    return [pytest.param(line, id=f"{path.name}: {line[:60]}") for path, line in found]
 
 
 @pytest.mark.parametrize("line", cases())
 def test_the_command_line_is_taken(line):
-    words = words_of(line)
+    words = words_of(re.sub(r"\[([^\]]*)\]", "", line))
+    words = [word for word in words if word != "..."]
     command: Any = typer.main.get_command(app)
     context = command.make_context("oar-bench", [], resilient_parsing=True)
     while words and hasattr(command, "commands"):
