@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from oar_bench.errors import InputError
 from oar_bench.records import sync_folder, write_json
@@ -77,13 +77,21 @@ def _save_weights(
     model: PreTrainedModel, folder: Path, weights: Mapping[str, torch.Tensor] | None
 ) -> None:
     """Write weights and configuration in Hugging Face layout."""
-    if weights is None:
-        model.save_pretrained(folder, safe_serialization=True)
-        return
-    with torch.device("meta"):  # the model's plain form, without adapters and without memory
-        shell = type(model)(model.config)
-    shell.generation_config = model.generation_config
-    shell.save_pretrained(folder, state_dict=dict(weights), safe_serialization=True)
+    saved: Any = model
+    if weights is not None:
+        with torch.device("meta"):  # the model's plain form, without adapters and without memory
+            saved = type(model)(model.config)
+    own = model.generation_config
+    # transformers refuses to save what many published models say (a temperature without sampling,
+    # for one), though it loads it: it is written as it was read.
+    saved.generation_config = GenerationConfig()
+    try:
+        state = None if weights is None else dict(weights)
+        saved.save_pretrained(folder, state_dict=state, safe_serialization=True)
+    finally:
+        saved.generation_config = own
+    if own is not None:
+        own.to_json_file(folder / "generation_config.json")
 
 
 def _sealed(path: Path) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -182,6 +184,22 @@ def test_a_checkpoint_of_adapters_is_a_plain_model(start: Path, tmp_path, batch)
     begun, _ = load_model(start)
     gap = max(float((plain.state_dict()[k] - v).abs().max()) for k, v in begun.state_dict().items())
     assert gap > 1e-4
+
+
+@pytest.mark.parametrize("model", [{}, {"lora": LORA}])
+def test_a_generation_config_that_cannot_be_validated_is_kept_as_it_is(
+    model, start: Path, tmp_path
+):
+    """Llama 2's has a temperature without sampling: transformers loads it and won't save it."""
+    folder = shutil.copytree(start, tmp_path / "start")
+    said = {"eos_token_id": [1, 5], "temperature": 0.6, "top_p": 0.9, "do_sample": False}
+    (folder / "generation_config.json").write_text(json.dumps(said))
+    policy = Policy(recipe_of(model=model), folder, "cpu")
+    policy.save(tmp_path / "saved", {})
+    saved = read_json(tmp_path / "saved" / "generation_config.json")
+    assert {key: saved.get(key, False) for key in said} == said
+    assert load_model(tmp_path / "saved")[0].generation_config.eos_token_id == [1, 5]
+    assert policy.model.generation_config.temperature == 0.6
 
 
 def test_layers_that_are_not_there_are_refused(start: Path):
