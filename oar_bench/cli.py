@@ -264,9 +264,11 @@ def main() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
             sys.exit(2)
+        from oar_bench.config.other_names import usage_line
+
         context = getattr(error, "ctx", None)
         hint = f"; see `{context.command_path} --help`" if context else ""
-        fail(f"{error.format_message().rstrip('.')}{hint}")
+        fail(f"{usage_line(error).rstrip('.')}{hint}")
     except (typer.Abort, KeyboardInterrupt):
         code = 130
     except ImportError as error:

@@ -39,11 +39,14 @@ def nearest(name: str, known: list[str]) -> str:
     "did you mean 'oar-p'?"
     >>> nearest("zzz", ["grpo", "oar-p"])
     'use one of grpo, oar-p'
+    >>> nearest("OAR_P", ["grpo", "oar-p", "oar-g"])
+    "did you mean 'oar-p'?"
     """
     import difflib
 
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"did you mean '{close[0]}'?" if close else f"use one of {', '.join(known)}"
+    cases = {word.lower(): word for word in known}
+    close = difflib.get_close_matches(name.lower(), list(cases), n=1, cutoff=0.6)
+    return f"did you mean '{cases[close[0]]}'?" if close else f"use one of {', '.join(known)}"
 
 
 AGAIN = "run the same command again (train: with --resume) to go on"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from oar_bench.config import load_recipe, parse_recipe, shipped_recipes, suite_of
+from oar_bench.config import Recipe, load_recipe, parse_recipe, shipped_recipes, suite_of
+from oar_bench.config.check import known_keys
+from oar_bench.config.other_names import TRL_KEYS
 from oar_bench.errors import InputError
 
 
@@ -20,6 +22,15 @@ def test_shipped_recipes_load(name):
         ({"name": "x", "trian": {}}, r"unknown key 'trian'; did you mean 'train'\?"),
         ({"name": "x", "train": {"stps": 3}}, r"unknown key 'train.stps'; did you mean 'steps'\?"),
         ({"name": "x", "warmstart": {"tarmget": 3}}, "did you mean 'target'"),
+        (
+            {"name": "x", "train": {"num_generations": 8}},
+            "num_generations is train.group_size",
+        ),
+        (
+            {"name": "x", "train": {"report_to": "wandb"}},
+            "report_to is the option --log here",
+        ),
+        ({"name": "x", "warmstart": {"num_generations": 8}}, "use one of target, lr"),
         ({"name": "x", "train": {"steps": 0}}, "train.steps: input should be greater than 0"),
         ({"name": "x", "train": {"group_size": 1}}, "train.group_size"),
         ({"name": "x", "train": {"loss_type": "ppo"}}, "'grpo', 'dapo', 'dr_grpo' or 'cispo'"),
@@ -52,6 +63,12 @@ def test_a_broken_file_is_named(tmp_path, text, said):
     path.write_text(text)
     with pytest.raises(InputError, match=said):
         load_recipe(str(path))
+
+
+def test_names_of_other_tools_lead_to_keys_that_exist():
+    for place in TRL_KEYS.values():
+        section, key = place.split(".")
+        assert key in known_keys(Recipe, (section,)), place
 
 
 def test_absent_files_folders_and_names(tmp_path):

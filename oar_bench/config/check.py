@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -38,8 +39,15 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
     return content
 
 
-def validated(model: type[Model], content: dict[str, Any], where: str) -> Model:
+def validated(
+    model: type[Model],
+    content: dict[str, Any],
+    where: str,
+    elsewhere: Callable[[str], str] = lambda place: "",
+) -> Model:
     """The content as a `model`; `where` names its source in errors.
+
+    `elsewhere` gives the mend for an unknown key by its place, if it is one of another tool's.
 
     Raises:
         InputError: an unknown key, a missing one, or a value out of range.
@@ -62,6 +70,7 @@ def validated(model: type[Model], content: dict[str, Any], where: str) -> Model:
         if first["type"] == "extra_forbidden":
             known = known_keys(model, first["loc"][:-1])
             mend = nearest(str(first["loc"][-1]), known) if known else ""
+            mend = elsewhere(place) or mend
             raise InputError(f"unknown key {place!r}", where, mend) from error
         said = " or ".join(dict.fromkeys(e["msg"][:1].lower() + e["msg"][1:] for e in same))
         said = said.replace(" or input should be", " or")

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from oar_bench.config.check import read_mapping, validated
+from oar_bench.config.other_names import key_here
 from oar_bench.config.settings import METHODS, CreditSettings, Recipe
 from oar_bench.errors import InputError, nearest
 from oar_bench.resources import shipped
@@ -155,7 +156,7 @@ def _on_its_base(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def parse_recipe(content: dict[str, Any], where: str) -> Recipe:
     """Check a recipe's values; `where` names their source in errors."""
-    return validated(Recipe, content, where)
+    return validated(Recipe, content, where, key_here)
 
 
 def load_credit(recipe: str | None, changes: dict[str, Any]) -> CreditSettings:

@@ -162,7 +162,8 @@ def _checked(row: Row, where: str) -> dict[str, Any]:
     for key in ("id", "problem", "answer"):
         value = row.get(key)
         if value is None or not str(value).strip() or value == []:
-            raise InputError(f"the problem has no {key}", where, "add it")
+            mend = "a row needs id, problem and answer"
+            raise InputError(f"{key} is missing or empty", where, mend)
         values = value if isinstance(value, list) and key == "answer" else [value]
         if not all(_is_plain(v) for v in values):
             raise InputError(f"its {key} is neither text nor number", where, "mend that row")

@@ -16,6 +16,7 @@ from oar_bench.errors import InputError
 from oar_bench.identity import fingerprint, fingerprint_files
 from oar_bench.resources import shipped
 from oar_bench.tasks.catalog import (
+    OWN,
     check_task,
     file_of,
     files_of,
@@ -234,11 +235,10 @@ def _guarded(name: str, load: Callable[[], Any]) -> Any:
         return load()
     except (OSError, ValueError, RuntimeError) as error:
         line = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"its data can't be read ({line})",
-            f"task {name}",
-            "run it once where the hub can be reached",
-        ) from error
+        mend = "run it once where the hub can be reached"
+        if OWN + name in task_names():
+            mend += f", or take {OWN + name}, which reads --data-dir"
+        raise InputError(f"its data can't be read ({line})", f"task {name}", mend) from error
 
 
 def _shots(task: Any, name: str, asked: int | None) -> int:

@@ -186,8 +186,8 @@ def test_a_tolerance_that_means_nothing():
 BROKEN = [
     ("", "0 problems, the test set has 30"),
     ('{"id": 1, "problem": "p", "answer": "4"}\n', "1 problems, the test set has 30"),
-    ('{"id": 1, "problem": "p"}\n', "line 1: the problem has no answer"),
-    ('{"id": 1, "problem": " ", "answer": "4"}\n', "line 1: the problem has no problem"),
+    ('{"id": 1, "problem": "p"}\n', "line 1: answer is missing or empty"),
+    ('{"id": 1, "problem": " ", "answer": "4"}\n', "line 1: problem is missing or empty"),
     ("not json\n", "line 1 is not JSON"),
     ('{"id": 1, "problem": "p", "answer": "4"}\n' * 30, "two problems have one id"),
 ]
