@@ -99,8 +99,9 @@ def said(key: Key) -> str:
 
 
 def known(snapshot: Snapshot) -> Iterator[str]:
-    """Every field by which a snapshot may be unlike another."""
+    """Every field by which a snapshot may be unlike another, or its runs each other."""
     yield PROBLEMS
+    yield from snapshot.own
     for of in snapshot.tasks.values():
         yield from of.fields
     for result in snapshot.results.values():

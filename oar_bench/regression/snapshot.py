@@ -72,6 +72,7 @@ class Snapshot:
 
     `step_time` is the median over steps of the ratio to grpo's same step; `memory` the peak MiB of
     a run. `covers` says what the folder is of, so that nothing of that may be missing.
+    `own` are the fields by which its own runs may be unlike each other.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Snapshot:
     environment: Mapping[str, Any]
     left_out: tuple[str, ...] = ()
     problems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    own: tuple[str, ...] = ()
 
     def methods(self, task: str) -> list[str]:
         """Methods with results on a task, in the order in which they were read."""
@@ -178,7 +180,7 @@ def _snapshot(
     settings = {k: v for run in collection.runs for k, v in shared_settings(run.settings).items()}
     return Snapshot(
         name, covers, tasks, results, _step_times(collection), _memory(collection), settings,
-        made_in, left_out, problems,
+        made_in, left_out, problems, tuple(known_fields(collection)),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from oar_bench.errors import InputError
 from oar_bench.evaluation.metrics import avg_at_k
 from oar_bench.evaluation.statistics import Floats
 from oar_bench.records import read_json
-from oar_bench.reporting.costs import step_seconds, weights
+from oar_bench.reporting.costs import replays, step_seconds, weights
 from oar_bench.reporting.evaluations import need
 from oar_bench.reporting.fidelity_table import problem_means
 from oar_bench.reporting.frames import Collection, LeftOut, Run
@@ -197,7 +197,8 @@ def _scores(collection: Collection, task: str) -> Scores:
 
 
 def _training(collection: Collection) -> list[Costs]:
-    """Median seconds of a step and of its phases, by training seed."""
+    """Median seconds of a step and of its phases, by training seed; of a replay its phases alone,
+    since a step that samples nothing is no whole one."""
     cells: dict[tuple[str, str], dict[int, float]] = {}
     for run in collection.runs:
         if not len(run.timing):
@@ -206,7 +207,8 @@ def _training(collection: Collection) -> list[Costs]:
         for phase in steps.columns:
             of = cells.setdefault((run.method, str(phase)), {})
             of[run.seed] = float(steps[phase].median())
-        cells.setdefault((run.method, STEP), {})[run.seed] = float(steps.sum(axis=1).median())
+        if not replays(run):
+            cells.setdefault((run.method, STEP), {})[run.seed] = float(steps.sum(axis=1).median())
     found = [Cell(None, method, phase, of) for (method, phase), of in cells.items()]
     return [Costs("in training", "seed", found)] if found else []
 

@@ -2,7 +2,8 @@
 
 Times are medians over steps, without the first step of each run: it pays for warm-up
 (allocations, caches, lazy imports). Writing checkpoints isn't part of a step, since how often one
-is written is a choice: it gets its own column.
+is written is a choice: it gets its own column. A run that learnt from saved rollouts sampled
+nothing: its steps have no rollout, and are compared with no steps that have one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import pandas as pd
 from oar_bench.evaluation.statistics import Floats, Interval, t_interval
 from oar_bench.reporting.frames import REFERENCE, Collection, Run
 
-PHASES = ("rollout", "grading", "logprobs", "credit", "update")
+ROLLOUT = "rollout"
+PHASES = (ROLLOUT, "grading", "logprobs", "credit", "update")
 CHECKPOINT = "checkpoint"
 WEIGHTS = ("weight_mean", "weight_max", "weight_ess", "frac_no_probe", "frac_zero_std")
 
@@ -59,14 +61,21 @@ def overhead(collection: Collection) -> list[Cost]:
     ]
 
 
+def replays(run: Run) -> bool:
+    """Whether a run learnt from the responses of another's rollouts.jsonl, and sampled none."""
+    return "rollouts" in run.fingerprints
+
+
 def step_seconds(run: Run) -> pd.DataFrame:
     """Seconds by step (rows) and phase (columns, checkpoint apart), without the first step.
 
-    A run of a single step keeps it: better a warm-up than nothing.
+    A run of a single step keeps it: better a warm-up than nothing. A run that replays has no
+    rollout: what is timed as one there is reading the file.
     """
     timing = run.timing
     table = timing.pivot_table(index="step", columns="phase", values="seconds", aggfunc="sum")
-    table = table.drop(columns=CHECKPOINT, errors="ignore").fillna(0.0)
+    untimed = [CHECKPOINT, ROLLOUT] if replays(run) else [CHECKPOINT]
+    table = table.drop(columns=untimed, errors="ignore").fillna(0.0)
     return table.iloc[1:] if len(table) > 1 else table
 
 
@@ -108,12 +117,17 @@ def step_ratios(mine: pd.DataFrame, theirs: pd.DataFrame) -> Floats:
     """Seconds of whole steps over another run's, step by step over those that both have: (N,).
 
     Paired by step, because a step's work changes as training goes on (responses grow or shrink).
-    Empty without a common step; a step of no measurable time is left out.
+    Empty without a common step, and where only one of the two samples; a step of no measurable
+    time is left out.
 
     >>> a, b = pd.DataFrame({"rollout": [2.0, 6.0]}), pd.DataFrame({"rollout": [1.0, 2.0]})
     >>> step_ratios(a, b)
     array([2., 3.])
+    >>> step_ratios(a.rename(columns={"rollout": "update"}), b)
+    array([], dtype=float64)
     """
+    if (ROLLOUT in mine) != (ROLLOUT in theirs):
+        return np.empty(0, dtype=np.float64)
     both = pd.concat([mine.sum(axis=1), theirs.sum(axis=1)], axis=1, join="inner")
     timed = both[(both > 0).all(axis=1)].to_numpy(dtype=np.float64)
     return np.asarray(timed[:, 0] / timed[:, 1], dtype=np.float64)

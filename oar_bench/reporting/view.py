@@ -11,7 +11,7 @@ import pandas as pd
 from oar_bench.evaluation.summary import STATUSES
 from oar_bench.reporting.budgets import Budget
 from oar_bench.reporting.comparison import Row, TaskTable
-from oar_bench.reporting.costs import PHASES, Cost, Weights
+from oar_bench.reporting.costs import PHASES, Cost, Weights, replays
 from oar_bench.reporting.drilldown import HEAD, MOST_METHODS, TAIL, TaskProblems
 from oar_bench.reporting.example import Example
 from oar_bench.reporting.frames import REFERENCE, START, Collection
@@ -129,7 +129,7 @@ def view_of(found: Findings, allowed: list[str]) -> dict[str, Any]:
         "ends": _ends(compared, found.rewards, collection.methods),
         "costs": costs,
         "phases": phases_of(costs),
-        "overhead_notes": [*OVERHEAD_NOTES, *_ratio_note(costs)],
+        "overhead_notes": [*OVERHEAD_NOTES, *_ratio_note(costs), *_replay_note(collection)],
         "weights": found.weights,
         "weight_note": WEIGHT_NOTE,
         "example": found.example,
@@ -212,6 +212,14 @@ def _score(row: Row | None) -> float:
 def _ratio_note(costs: list[Cost]) -> list[str]:
     methods = {c.ratio.method for c in costs if c.ratio and c.method != REFERENCE}
     return [f"The ratio's interval: {listed(sorted(methods))}."] if methods else []
+
+
+def _replay_note(collection: Collection) -> list[str]:
+    methods = [m for m in collection.methods if any(replays(run) for run in collection.of(m))]
+    return [
+        f"Trained on saved rollouts, sampling nothing: {listed(methods)}. Such steps are compared "
+        f"with no steps that sample."
+    ] if methods else []  # fmt: skip
 
 
 def _example_note(example: Example | None) -> str:

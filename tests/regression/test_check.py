@@ -102,6 +102,19 @@ def test_each_fingerprint_that_differs_is_named_and_can_be_allowed(base, kept, t
     assert [n for n in told.notes if n.startswith(f"unlike, allowed: fingerprints.{field}")]
 
 
+def test_a_replay_beside_a_run_that_samples_is_held_to_all_but_its_step_time(tmp_path):
+    folder, kept = out(tmp_path / "OUT"), tmp_path / "kept.json"
+    for path in folder.glob("runs/oar-p/*/run.json"):
+        change(path, fingerprints__rollouts="r1")
+    with pytest.raises(InputError, match=r"add --allow fingerprints\.rollouts"):
+        take(folder)
+    allow = ["fingerprints.rollouts"]
+    write_baseline(kept, take(folder, allow), "made", {}, None)
+    found = held(kept, folder, allow=allow)
+    assert (found.code, len(found.checks)) == (0, 4 * 3 + 2)
+    assert "step-time" not in {c.metric for c in found.checks}
+
+
 def test_a_setting_of_sampling_is_named_by_itself(base, kept, tmp_path):
     folder = again(base, tmp_path / "again")
     for path in folder.glob("**/results.json"):

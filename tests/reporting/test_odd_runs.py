@@ -10,10 +10,13 @@ import pytest
 from oar_bench.errors import InputError
 from oar_bench.reporting import write_report
 from oar_bench.reporting.claims_run import judge_runs
+from oar_bench.reporting.claims_source import gather
+from oar_bench.reporting.frames import load
 from oar_bench.reporting.headtohead import head_to_head
 from oar_bench.reporting.headtohead_text import plain
 from oar_bench.reporting.history import made_by, report_lines
 from oar_bench.reporting.latex import booktabs
+from oar_bench.reporting.overhead import STEP
 from tests.reporting.synthetic import SETTINGS, make_evaluation, make_out, make_run
 
 SMALL = {"problems": 8, "samples": 2, "steps": 3}
@@ -54,6 +57,19 @@ def test_two_evaluations_of_one_task_in_a_run_are_refused(few, tmp_path):
     shutil.copytree(run / "arithmetic", run / "again")
     with pytest.raises(InputError, match=r"again and .*arithmetic are both of arithmetic"):
         write_report(few, tmp_path / "r")
+
+
+def test_a_replay_is_compared_with_no_step_that_samples(few, tmp_path):
+    for path in few.glob("runs/oar-p/*/run.json"):
+        edit(path, lambda run: run["fingerprints"].update(rollouts="r1"))
+    allow = ["fingerprints.rollouts"]
+    report = write_report(few, tmp_path / "r", allow=allow).markdown.read_text()
+    assert "Trained on saved rollouts, sampling nothing: oar-p." in report
+    assert "A training step takes" not in report
+    [costs] = gather(load(few, allow), few).evidence.costs
+    assert costs.find("oar-p", STEP) == costs.find("oar-p", "rollout") == {}
+    assert {*costs.find("oar-p", "credit")[None].seconds} == {0, 1}
+    assert {*costs.find("grpo", STEP)[None].seconds} == {0, 1}
 
 
 @pytest.mark.parametrize("seed", ["1", None, [1], True, 1.5, -1, 10**30])
