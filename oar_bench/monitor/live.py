@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from rich.console import ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from oar_bench.console import Console, Progress
+from oar_bench.console import Console, Progress, say
 from oar_bench.monitor.draw import compact, detail, fit
 from oar_bench.monitor.folder import RunReader
 from oar_bench.monitor.trackers import Tracking
@@ -42,11 +42,19 @@ def training_report(
     """The `report` to train a run of `steps` steps with, in `folder`.
 
     On a terminal a live view of the run (three lines if `brief`), elsewhere plain lines; the
-    trackers named in `log` get every step.
+    trackers named in `log` get every step. If none had a signal, a line at the end says so.
     """
     reader = RunReader(folder, name)
     tracking = Tracking(reader, log)
+    signals: list[bool] = []
+    last: dict[str, Any] = {}
+
+    def tell() -> None:
+        if signals and not any(signals):
+            say(no_signal(name, len(signals), last))
+
     with ExitStack() as stack:
+        stack.callback(tell)
         fancy = isinstance(console, Progress) and console.fancy
         if fancy:
             draw = stack.enter_context(_live(reader, steps, brief=brief))
@@ -54,6 +62,8 @@ def training_report(
             tick = stack.enter_context(console.stage(f"train {name}", steps))
 
         def report(step: int, count: int, row: dict[str, Any]) -> None:
+            signals.append(row.get("frac_zero_std") != 1)
+            last.update(row)
             if fancy or log:
                 reader.read_rows()
             tracking.upto(step)
@@ -68,6 +78,20 @@ def training_report(
             tracking.close(complete=False)
             raise
         tracking.close(complete=True)
+
+
+def no_signal(name: str, steps: int, row: Mapping[str, Any]) -> str:
+    """The line for steps of which none had a group with a signal; `row` is the last one's metrics.
+
+    >>> no_signal("grpo, seed 0", 6, {"reward": 0.0, "truncated": 1.0, "no_answer": 1.0})[-86:]
+    "; of the last step's responses 0 % are right, 100 % truncated, 100 % without an answer"
+    """
+    names = {"reward": "are right", "truncated": "truncated", "no_answer": "without an answer"}
+    shares = ", ".join(f"{100 * row[k]:.0f} % {said}" for k, said in names.items() if k in row)
+    return (
+        f"oar-bench: {name}: nothing was learned from rewards, since in these {steps} steps no "
+        f"problem had both right and wrong responses; of the last step's responses {shares}"
+    )
 
 
 @contextmanager

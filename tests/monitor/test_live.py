@@ -67,3 +67,16 @@ def test_train_with_a_log_and_a_watch_of_it(call: Callable, tmp_path: Path, star
     assert (run / "tensorboard").is_dir()
     done = call("watch", str(run), "--once")
     assert done.stdout.startswith("grpo, seed 0  smoke  finished\nstep 4 of 4")
+
+
+@pytest.mark.parametrize("fancy", [False, True])
+@pytest.mark.parametrize(("shares", "told"), [((1.0, 1.0), True), ((1.0, 0.9), False)])
+def test_steps_without_any_signal_are_told(tmp_path: Path, capsys, shares, told, fancy):
+    run, console = make_run(tmp_path / "run", 0), terminal() if fancy else Progress()
+    with training_report(console, "grpo, seed 0", run, 2) as report:
+        for step, share in enumerate(shares, 1):
+            report(step, 2, {"reward": 0.0, "truncated": 1.0, "frac_zero_std": share})
+    said = capsys.readouterr().err
+    line = "in these 2 steps no problem had both right and wrong responses; of the last step's"
+    assert (line in said) == told
+    assert said.endswith("0 % are right, 100 % truncated\n") == told
