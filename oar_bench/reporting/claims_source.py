@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from oar_bench.claims.evidence import Cell, Commands, Costs, Evidence, Masses, Ranks, Scores
+from oar_bench.config import shipped_recipes
 from oar_bench.errors import InputError
 from oar_bench.evaluation.metrics import avg_at_k
 from oar_bench.evaluation.statistics import Floats
@@ -260,7 +261,9 @@ def _commands(collection: Collection) -> Commands:
     """Commands that would measure the rest, at the sizes of the runs' own steps."""
     first = collection.runs[0]
     settings = first.settings
-    recipe = quote(str(collection.reproduce.get("recipe") or settings.get("name") or "RECIPE"))
+    name = str(collection.reproduce.get("recipe") or settings.get("name") or "RECIPE")
+    # a run knows the name of its recipe, not its file: most likely they are the same
+    recipe = quote(name if name in ("RECIPE", *shipped_recipes()) else f"{name}.yaml")
     train = settings.get("train") or {}
     cap = train.get("max_new_tokens")
     lengths = f" --lengths {cap // 2},{cap}" if isinstance(cap, int) and cap > 15 else ""

@@ -59,6 +59,16 @@ def test_two_evaluations_of_one_task_in_a_run_are_refused(few, tmp_path):
         write_report(few, tmp_path / "r")
 
 
+def test_commands_to_test_a_claim_name_the_file_of_a_recipe_of_ones_own(few):
+    def commands():
+        return gather(load(few), few).evidence.commands
+
+    assert commands().reproduce == "oar-bench reproduce tiny --out OUT"
+    edit(few / "reproduce.json", lambda about: about.update(recipe="mine"))
+    assert commands().reproduce == "oar-bench reproduce mine.yaml --out OUT"
+    assert " --recipe mine.yaml " in commands().fidelity
+
+
 def test_a_replay_is_compared_with_no_step_that_samples(few, tmp_path):
     for path in few.glob("runs/oar-p/*/run.json"):
         edit(path, lambda run: run["fingerprints"].update(rollouts="r1"))
