@@ -170,6 +170,20 @@ def test_all_processes_stop_when_one_got_the_signal():
     assert (caught.value.code, left) == (143, [1])
 
 
+def test_a_signal_to_all_processes_is_one_also_where_another_heard_it_first():
+    stop = Stop(lambda: stop.handle(TERM) or "here", Second(heard=TERM))
+    with pytest.raises(Interrupted, match="SIGTERM here"):
+        stop.check("rollout")
+
+
+def test_all_processes_stop_at_the_end_too_when_one_got_the_signal():
+    """In its last phase: to leave is a conversation, which none can hold alone."""
+    with pytest.raises(Interrupted, match="SIGTERM here"), stoppable(
+        lambda: "here", Second(heard=TERM)
+    ) as stop:  # fmt: skip
+        stop.check("checkpoint")
+
+
 def test_a_signal_is_not_lost_while_a_process_listens_to_the_others():
     second = Second()
     stop = Stop(lambda: "left", second)
