@@ -45,7 +45,7 @@ def slow() -> None:
     honest = policy.save_checkpoint
 
     def save(*args: Any, **kwargs: Any) -> None:
-        time.sleep(3)
+        time.sleep(8)
         honest(*args, **kwargs)
 
     policy.save_checkpoint = save
