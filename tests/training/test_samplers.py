@@ -1,6 +1,6 @@
 """Samplers with stand-ins for vLLM and its server: order of calls, stale weights told, refusals.
 
-What vLLM itself makes of them is in test_vllm_rollouts.py.
+What vLLM itself makes of them is in test_vllm_rollouts.py and test_vllm_runs.py.
 """
 
 from __future__ import annotations
