@@ -184,6 +184,11 @@ def test_commands_name_the_runs_folder_and_no_folder_of_this_machine(tmp_path):
         inside.command, "oar-bench overhead tiny --out .../o",
         "oar-bench report my/t --evidence .../o --allow git",
     ]  # fmt: skip
+    for words in ("overhead tiny --out tiny/overhead", "overhead tiny --out overhead/overhead"):
+        alike = made_by(f"oar-bench {words}", out / "overhead", out, "my/t")
+        assert alike.command == "oar-bench overhead tiny --out my/t/overhead"
+    default = made_by("oar-bench overhead tiny", tmp_path / "overhead/tiny", out, "my/t")
+    assert report_lines(about, [default])[-1] == "oar-bench report my/t --evidence overhead/tiny"
     with pytest.raises(InputError, match="a command is no text"):
         report_lines({"commands": [{"command": 5}]})
 
