@@ -31,6 +31,28 @@ def test_one_result_under_two_training_seeds_is_one_training_run(call, tmp_path)
         assert "were imported from the same files; import each training seed's" in done.stderr
 
 
+def test_a_trained_run_keeps_what_is_known_of_its_training(call, tmp_path):
+    about = tmp_path / "o/runs/grpo/seed-0/run.json"
+    about.parent.mkdir(parents=True)
+    about.write_text(trained := '{"schema": 1, "method": "grpo", "seed": 0, "status": "finished"}')
+    words = ("import", str(LOG), "--out", str(tmp_path / "o"), "--method", "grpo")
+    done = call(*words)
+    assert done.returncode == 2
+    assert "results of training seed 0 are there; give --seed 0 if these are of" in done.stderr
+    assert not about.with_name("eval").exists()
+    assert call(*words, "--seed", "0").returncode == 0
+    assert about.read_text() == trained
+    assert about.with_name("eval").joinpath("sums/results.json").is_file()
+
+
+def test_a_seed_once_named_is_not_forgotten(call, tmp_path):
+    words = ("import", str(LOG), "--out", str(tmp_path / "o"), "--method", "grpo")
+    about = tmp_path / "o/runs/grpo/seed-0/run.json"
+    for seed, code, known in ((), 0, None), (("--seed", "0"), 0, 0), ((), 2, 0):
+        assert call(*words, *seed).returncode == code
+        assert json.loads(about.read_text())["imported"]["seed"] == known
+
+
 def test_two_imports_are_paired_like_our_own(call, tmp_path):
     """One verdict changed by hand: one win, seven ties of the eight halves over four problems."""
     better = tmp_path / "better.json"
