@@ -185,7 +185,7 @@ def check_gap(gap: float | None, weights: Mapping[str, Any], train: TrainSetting
     raise InputError(
         f"the sampler of this run has another model: their log-probabilities lie {gap:.2f} nats "
         "apart", "rollout.engine",
-        "have it serve the checkpoint that the run begins from, then go on with --resume",
+        "have a server serve the checkpoint that the run begins from, then go on with --resume",
     )  # fmt: skip
 
 

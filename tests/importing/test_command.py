@@ -11,7 +11,7 @@ from tests.importing.conftest import JSON_LOG, LM_EVAL, LOG, change, imports, ro
 def test_the_command_says_what_it_found_and_what_is_missing(call, tmp_path):
     done = call("import", str(LM_EVAL), "--out", str(tmp_path / "o"))
     assert done.returncode == 0
-    assert "warm-start on oar_sum: 12 problems x 1 samples, by lm-eval 0.4.13" in done.stdout
+    assert "warm-start on oar_sum: 12 problems x 1 sample, by lm-eval 0.4.13" in done.stdout
     assert "33.3 %   95 % [" in done.stdout
     assert "note: not known: token counts" in done.stdout
     done = call("import", str(LOG), "--out", str(tmp_path / "o"), "--json", "--regrade")
