@@ -356,7 +356,7 @@ def test_a_sampler_of_another_model_is_refused_before_its_first_update(
     monkeypatch.setattr(HFSampler, "metrics", lambda self: {"weights_age": age, "stale": age > 0})
     recipe = smoke.model_copy(update={"train": smoke.train.model_copy(update={"steps": 1})})
     if refused:
-        with pytest.raises(InputError, match=r"another model.*nats apart; have it serve"):
+        with pytest.raises(InputError, match=r"another model.*nats apart; have a server serve"):
             train(recipe, "grpo", 0, start, tmp_path / "run")
         assert not list(read_jsonl(tmp_path / "run" / "metrics.jsonl"))
     else:
