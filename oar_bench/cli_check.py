@@ -27,7 +27,7 @@ def check(
     run: Annotated[
         Path,
         typer.Argument(
-            help="Folder that `reproduce` wrote, a method's, a run's, or of evaluations."
+            help="Folder of a whole `reproduce`, of one method, of one run, or of evaluations."
         ),
     ],
     baseline: Annotated[

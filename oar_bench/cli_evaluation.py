@@ -15,7 +15,10 @@ from oar_bench.evaluation.asking import Asking
 from oar_bench.stages import Job, run_generation, run_scoring
 
 Model = Annotated[
-    Path, typer.Argument(help="Folder of a Hugging Face checkpoint; openai: or the model's name.")
+    Path,
+    typer.Argument(
+        help="Folder of a Hugging Face checkpoint; for openai the model's name will do."
+    ),
 ]
 Tasks = Annotated[
     str, typer.Option("--tasks", "-t", help="Names of tasks or groups, separated by commas.")

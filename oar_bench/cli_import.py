@@ -78,15 +78,15 @@ def import_results(
 def print_imported(imported: Imported) -> None:
     """A few lines on one imported result, what is missing among them."""
     from oar_bench.console import printable
-    from oar_bench.reporting.text import visible
+    from oar_bench.reporting.text import counted, visible
 
     results, about = imported.results, imported.results["imported"]
     metrics = results["metrics"]
     value = metrics["avg@k"]
     count = "number of problems unknown"
     if metrics["n_problems"] is not None:
-        k = f" x {metrics['k']} samples" if metrics["k"] else ""
-        count = f"{metrics['n_problems']} problems{k}"
+        k = f" x {counted(metrics['k'], 'sample')}" if metrics["k"] else ""
+        count = f"{counted(metrics['n_problems'], 'problem')}{k}"
     lines = [f"{results['model']} on {results['task']}: {count}, by {about['tool']} "
              f"{about['version'] or '(version unknown)'}"]  # fmt: skip
     low, high = value["low"], value["high"]

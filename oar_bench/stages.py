@@ -179,7 +179,10 @@ def print_results(results: dict[str, Any], folder: Path) -> None:
             print(f"  {name:<24}{value:.4f}")
         print(f"  {folder / 'results.json'}")
         return
-    print(f"{results['task']}: {metrics['n_problems']} problems x {metrics['k']} samples")
+    from oar_bench.reporting.text import counted
+
+    problems, samples = counted(metrics["n_problems"], "problem"), counted(metrics["k"], "sample")
+    print(f"{results['task']}: {problems} x {samples}")
     for name, value in metrics.items():
         if isinstance(value, dict) and "low" in value:
             low, high = value["low"], value["high"]

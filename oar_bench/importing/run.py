@@ -11,11 +11,11 @@ from typing import Any
 
 from oar_bench.answers.extract import AnswerType
 from oar_bench.errors import InputError
-from oar_bench.importing.bounded import folder_name
+from oar_bench.importing.bounded import folder_name, inside
 from oar_bench.importing.discover import discover, in_shape
 from oar_bench.importing.found import Found, Options
 from oar_bench.importing.target import write
-from oar_bench.records import SCHEMA, owned, write_json
+from oar_bench.records import SCHEMA, owned, read_json, write_json
 
 Stage = Callable[[str, int], AbstractContextManager[Callable[[int, str], None]]]
 
@@ -25,7 +25,7 @@ class Job:
     """What `oar-bench import` is asked to do.
 
     With `method` the results are put where `oar-bench report` looks: OUT/runs/METHOD/seed-SEED, or
-    seed-0 where none is known.
+    seed-0 where none is known. A run that was trained there keeps its own run.json.
     """
 
     sources: list[Path]
@@ -51,18 +51,20 @@ def run_import(job: Job, stage: Stage) -> list[Imported]:
     Everything is found and told apart before the first is written.
 
     Raises:
-        InputError: a source can't be read, or a folder holds another result.
+        InputError: a source can't be read, a folder holds another result, or a run of a known seed
+            is where results of an unknown one would go.
     """
     found = [_graded(one, job.answer_type) for one in discover(job.sources, job.options)]
     folders = _folders(found, job)
     done = []
     with owned(job.out):
+        before = _run_before(job) if job.method is not None else {}
         for one, folder in zip(found, folders, strict=True):
             total = one.problems or 0
             with in_shape(one.where), stage(f"import {folder.name}", total) as tick:
                 results = write(one, folder, job.regrade, partial(_tell, tick))
             done.append(Imported(folder, results))
-        if job.method is not None:
+        if job.method is not None and ("imported" in before or not before):
             _write_run(job, found[0])
     return done
 
@@ -101,6 +103,19 @@ def _folders(found: list[Found], job: Job) -> list[Path]:
 
 def _run_folder(job: Job) -> Path:
     return job.out / "runs" / str(job.method) / f"seed-{job.seed or 0}"
+
+
+def _run_before(job: Job) -> dict[str, Any]:
+    """The run.json that is there already, of training or of an import; empty if there is none."""
+    file = _run_folder(job) / "run.json"
+    about = read_json(file) if file.exists() else {}
+    seed = inside(about, "imported", "seed") if "imported" in about else about.get("seed")
+    if job.seed is None and seed is not None:
+        raise InputError(
+            f"results of training seed {seed} are there", str(file.parent),
+            f"give --seed {seed} if these are of it too, or choose another --out",
+        )  # fmt: skip
+    return about
 
 
 def _write_run(job: Job, first: Found) -> None:

@@ -31,6 +31,9 @@ SPARKS = "▁▂▃▄▅▆▇█"
 NAMES = 17  # cells of the names of quantities
 IDLE = "no process is at work on it; to go on, give its command again (train: with --resume)"
 BAR = 40  # cells of a bar at most
+SHORT = {"kl_start": "KL", "response_length": "length", "grad_norm": "gradient",
+         "logprob_gap": "gap"}  # fmt: skip
+"""Names of quantities where a run has one line for all of them."""
 
 
 def shown(text: str) -> str:
@@ -192,16 +195,19 @@ def notes(view: RunView, width: int) -> list[Text]:
         found.append(IDLE)
     if view.damaged:
         found.append(f"{view.damaged} lines of its files can't be read and are left out")
-    return [Text(part, "yellow") for line in found for part in wrap(line, width)]
+    return [line for said in found for line in advice(said, width)]
+
+
+def advice(said: str, width: int) -> list[Text]:
+    """A sentence in whole; a terminal that tells no size has width 0."""
+    return [Text(part, "yellow") for part in wrap(said, max(1, width))]
 
 
 def compact(view: RunView, width: int, *, ascii_only: bool = False) -> list[Text]:
     """One run in three lines, for where it is one stage of many."""
     amounts = Text(overflow="ellipsis")
     for found in view.quantities:
-        name = {"kl_start": "KL", "response_length": "length", "grad_norm": "gradient"}
-        name["logprob_gap"] = "gap"
-        amounts.append(f"{'  ' if amounts else ''}{name.get(found.key, found.key)} ", "dim")
+        amounts.append(f"{'  ' if amounts else ''}{SHORT.get(found.key, found.key)} ", "dim")
         amounts.append(value(found.key, found.latest))
     lines = [head(view), progress(view, width, ascii_only=ascii_only)]
     return [*lines, *([amounts] if view.step else []), *phases(view, width)[:1]]
@@ -268,5 +274,5 @@ def _active(project: ProjectView, width: int) -> list[Text]:
     if not running and project.held:
         return [Text("at work on a warm start, an evaluation or the report", "dim")]
     if project.state == "interrupted":
-        return [Text(part, "yellow") for part in wrap(IDLE, width)]
+        return advice(IDLE, width)
     return []

@@ -125,6 +125,11 @@ def take(path: Path, allow: Names[str] = ()) -> Snapshot:
         ]  # fmt: skip
         return _snapshot(name, "reproduction", [*starts, *found], collection, left)
     contestant = load_contestant(path, name, allow)
+    if not contestant.tasks:
+        raise InputError(
+            "there is no verdict on each response here, only numbers", str(path),
+            "import the result with its samples",
+        )  # fmt: skip
     runs: dict[Path, Run] = {}
     placed: list[tuple[str, int, Evaluation, Run | None]] = []
     for of in contestant.tasks.values():

@@ -101,4 +101,4 @@ def _evaluations(folder: Path) -> list[Path]:
     if (folder / "results.json").is_file():
         return [folder]
     base = folder / "eval" if (folder / "eval").is_dir() else folder
-    return [file.parent for file in sorted(base.glob("*/results.json"))]
+    return [file.parent for file in sorted(base.glob("[!.]*/results.json"))]

@@ -126,10 +126,13 @@ def load(folder: Path, allow: Names[str] = ()) -> Collection:
         runs += [run] if run else []
         left_out += missing
     if not runs and not left_out:
+        evaluated = (folder / "results.json").is_file() or any(folder.glob("*/results.json"))
         raise InputError(
             "no runs here (METHOD/seed-S/run.json)",
             str(folder),
-            "give the --out folder of `oar-bench reproduce`, or its runs folder",
+            "evaluations without runs are for `oar-bench compare`"
+            if evaluated
+            else "give the --out folder of `oar-bench reproduce`, or its runs folder",
         )
     if not runs:
         reasons = "; ".join(f"{item.where}: {item.reason}" for item in left_out)
@@ -200,7 +203,7 @@ def _load_evaluations(
 ) -> tuple[dict[str, Evaluation], list[LeftOut]]:
     found: dict[str, Evaluation] = {}
     missing: list[LeftOut] = []
-    for folder in sorted((path / "eval").glob("*/")):
+    for folder in sorted((path / "eval").glob("[!.]*/")):  # .NAME.tmp: an import broken off
         results = _optional(folder / "results.json")
         if not results.get("complete", bool(results)):
             missing.append(LeftOut(where, f"evaluation of {folder.name} is unfinished"))

@@ -74,7 +74,8 @@ def _word(d: Duel) -> str:
 def _title(meeting: Meeting) -> str:
     if not meeting.k:
         return f"{meeting.task}: numbers without samples, nothing to pair"
-    return f"{meeting.task}: {meeting.problems} problems x {meeting.k} samples"
+    problems, samples = counted(meeting.problems, "problem"), counted(meeting.k, "sample")
+    return f"{meeting.task}: {problems} x {samples}"
 
 
 def _grids(meeting: Meeting) -> list[Grid]:

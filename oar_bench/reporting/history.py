@@ -94,7 +94,7 @@ def made_by(command: str, folder: Path, out: Path, place: str) -> Made:
     'oar-bench overhead m --out results/tiny/overhead'
     """
     words = _words(command)
-    own = _option(words, "--out") or folder.name
+    own = _option(words, "--out") or f"overhead/{folder.name}"  # the only default that keeps one
     inside = folder.is_relative_to(out)
     if inside:
         tail = folder.relative_to(out).parts
@@ -151,10 +151,13 @@ def _option(words: Sequence[str], name: str) -> str | None:
 
 
 def _moved(word: str, base: tuple[str, ...], place: str) -> str:
-    """A path below `base` as one below `place`; any other word as it is."""
+    """A path below `base` as one below `place`; any other word as it is.
+
+    So is a word without a slash: it may be a command or a recipe that is called like the folder.
+    """
     option, path = _split(word)
     parts = PurePath(path).parts
-    if not base or parts[: len(base)] != base:
+    if not base or len(parts) < 2 or parts[: len(base)] != base:
         return word
     return f"{option}{PurePath(place, *parts[len(base) :])}"
 

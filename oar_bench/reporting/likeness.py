@@ -104,7 +104,7 @@ def check_allow(allow: Names[str], known: Iterable[str]) -> None:
     names = sorted(set(known))
     for given in allow:
         if not any(allowed(name, [given]) for name in names):
-            short = [name.partition(".")[2] or name for name in names]
+            short = [*dict.fromkeys(name.partition(".")[2] or name for name in names)]
             raise InputError(f"no field is called {given!r}", "--allow", nearest(given, short))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from oar_bench.records import write_bytes, write_text
+from oar_bench.records import write_bytes
 from oar_bench.reporting import (
     claims_run,
     claims_text,
@@ -25,13 +25,10 @@ from oar_bench.reporting.costs import overhead, rewards_of, weights
 from oar_bench.reporting.drilldown import MOST_SHOWN, drill
 from oar_bench.reporting.example import example_of
 from oar_bench.reporting.frames import START, Collection
+from oar_bench.reporting.leftovers import replace_leftovers
 from oar_bench.reporting.reported import load_reported, reported_beside
 from oar_bench.reporting.slices import as_frame, problems_of, slices
-from oar_bench.reporting.view import LABELS, Findings, phases_of, view_of
-
-SHEETS = ("comparison", "pairs", "overhead", "budget", "weights", "curves", "slices", "numbers",
-          "problems", "claims")  # fmt: skip
-FIGURES = (*LABELS, "example")
+from oar_bench.reporting.view import Findings, phases_of, view_of
 
 
 @dataclass(frozen=True)
@@ -82,21 +79,14 @@ def write_report(
         out / "report.md": render.markdown_page(view, drawn),
         out / "index.html": render.html_page(view, drawn),
     }
-    for path, content in {**documents, **pictures, **pages}.items():
-        write_text(path, content)
-    for path, picture in pictures.items():
-        write_bytes(path.with_suffix(".png"), picture.png())
-    _remove_stale(out, {*documents, *pictures, *(path.with_suffix(".png") for path in pictures)})
+    contents = {
+        **{path: text.encode() for path, text in {**documents, **pictures, **pages}.items()},
+        **{path.with_suffix(".png"): picture.png() for path, picture in pictures.items()},
+    }
+    replace_leftovers(out, contents)
+    for path, content in contents.items():
+        write_bytes(path, content)
     return ReportPaths(out / "report.md", out / "index.html", tuple(documents), tuple(pictures))
-
-
-def _remove_stale(out: Path, written: Names[Path]) -> None:
-    """Remove tables and figures that an earlier report left in `out` and this one doesn't have."""
-    ours = [out / "tables" / f"{name}.{end}" for name in SHEETS for end in ("csv", "tex")]
-    ours += [out / "figures" / f"{name}.{end}" for name in FIGURES for end in ("svg", "png")]
-    for path in ours:
-        if path not in written:
-            path.unlink(missing_ok=True)
 
 
 def _findings(collection: Collection) -> Findings:

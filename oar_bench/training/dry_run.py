@@ -157,8 +157,7 @@ def _count(operations: int) -> str:
     >>> _count(1_500_000_000), _count(36_334_139_424_768), _count(0)
     ('1.50 G', '36.33 T', '0.00  ')
     """
-    for prefix in ("E", "P", "T", "G", "M"):
-        size = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6}[prefix]
+    for prefix, size in (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
         if operations >= size:
             return f"{operations / size:.2f} {prefix}"
     return f"{operations:.2f}  "

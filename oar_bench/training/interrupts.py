@@ -102,6 +102,8 @@ class Stop:
         if phase not in UNBROKEN:
             heard = max(self._processes.gather(self.number))
             if heard:  # else one may have come meanwhile, for the next check
+                if not self.number:  # the same may be on its way to this process
+                    self._since = time.monotonic()
                 self.number = heard
                 self.obey()
         self.phase = phase
@@ -133,7 +135,7 @@ def stoppable(leave: Callable[[], str], processes: Processes = ALONE) -> Iterato
     Args:
         leave: makes the run one that can go on; says in words where it was left.
         processes: those that stop together, when any of them got a signal. All of them call
-            `check` for the same phases.
+            `check` for the same phases, and come to the end together.
 
     Raises:
         Interrupted: a signal came. Also where it ended a process that this one needs, and so made
@@ -156,8 +158,7 @@ def stoppable(leave: Callable[[], str], processes: Processes = ALONE) -> Iterato
                 stop.obey()
             except Interrupted as interrupted:
                 raise interrupted from error
-        if stop.is_due:
-            stop.obey()
+        stop.check()
 
 
 @contextmanager

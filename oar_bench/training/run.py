@@ -146,15 +146,17 @@ def _unlike(existing: Mapping[str, Any], wanted: Mapping[str, Any], file: Path) 
     theirs, ours = prints_of(existing, file), wanted["fingerprints"]
     if ("rollouts" in theirs) != ("rollouts" in ours):
         return "that learns from saved rollouts" if "rollouts" in theirs else "that samples"
+    there = existing.get("settings")
+    before = _of_the_run(there) if isinstance(there, dict) else {}
+    if before:  # taken anew: which settings the fingerprint is of depends on the version
+        theirs = {**theirs, "recipe": fingerprint(before)}
     unlike = differing(ours, theirs)
     if not unlike:
         return None
-    there = existing.get("settings")
-    if unlike[0] == "recipe" and isinstance(there, dict):
-        before, now = _of_the_run(there), _of_the_run(wanted["settings"])
-        for key in now:
-            if key in before and before[key] != now[key]:
-                return f"with another recipe ({key} {before[key]!r}, not {now[key]!r})"
+    if unlike[0] == "recipe":
+        for key, value in _of_the_run(wanted["settings"]).items():
+            if key in before and before[key] != value:
+                return f"with another recipe ({key} {before[key]!r}, not {value!r})"
     return f"with {'other' if unlike[0] in ('data', 'rollouts') else 'another'} {unlike[0]}"
 
 
@@ -232,14 +234,11 @@ def open_run(run: RunFolder, wanted: dict[str, Any], steps: int) -> tuple[Path |
             f"{step} steps of this run are done, {steps} are asked for", str(run.path),
             f"give --steps {step} or more, or choose another --out",
         )  # fmt: skip
-    if existing.get("status") == "finished":
-        if newest == run.final(steps):
-            return newest, steps
-        # More steps are wanted, or its last checkpoint is gone or damaged: it goes on from the
-        # newest one that is whole.
-        existing["status"] = "running"
-    now = {**existing, "settings": wanted["settings"]}
-    if now != read_json(file):
+    if existing.get("status") == "finished" and newest == run.final(steps):
+        return newest, steps
+    # One that is finished goes on where more steps are wanted, or its last checkpoint is damaged.
+    now = {**existing, "status": "running", "settings": wanted["settings"]}
+    if now != existing:
         write_json(file, now)
     run.checkpoints.mkdir(exist_ok=True)
     for broken in steps_of(run.checkpoints):

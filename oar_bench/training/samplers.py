@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from oar_bench.config import Recipe
+from oar_bench.config import Recipe, TrainSettings
 from oar_bench.engines.base import Sampling
 from oar_bench.engines.hf import Sampled, check_context, sample
 from oar_bench.engines.weights import base_of
@@ -17,7 +17,8 @@ from oar_bench.errors import InputError, not_installed
 from oar_bench.training.processes import ALONE, Processes
 
 FOREIGN = 0.5
-"""Mean gap in nats that equal weights don't have: bfloat16 against float32 makes some 0.01."""
+"""Mean gap in nats that equal weights don't have at temperature 1: bfloat16 against float32 makes
+some 0.01."""
 
 
 def nothing() -> None:
@@ -156,31 +157,35 @@ def heed(between: Callable[[], None], model: PreTrainedModel, sampler: Sampler) 
         sampler.between = nothing
 
 
-def check_gap(gap: float | None, weights: Mapping[str, Any], top_p: float) -> None:
+def check_gap(gap: float | None, weights: Mapping[str, Any], train: TrainSettings) -> None:
     """Refuse a sampler that is given the trainer's weights and yet samples from another model.
 
     Args:
         gap: mean |log pi_trainer - log pi_sampler| of a step, in nats; None: there is none.
         weights: what the sampler's `metrics` says of its weights.
-        top_p: of the sampling; it raises the sampler's log-probabilities by up to -log(top_p).
+        train: its temperature, which divides logits and so their rounding, and its top-p, which
+            raises the sampler's log-probabilities by up to -log(top_p).
 
     Raises:
         InputError: the gap of equal weights is beyond what their precision explains.
 
-    >>> check_gap(3e-7, {"weights_age": 0}, 1.0)
-    >>> check_gap(2.0, {"weights_age": 3}, 1.0)  # old weights explain it
+    >>> check_gap(3e-7, {"weights_age": 0}, TrainSettings())
+    >>> check_gap(2.0, {"weights_age": 3}, TrainSettings())  # old weights explain it
+    >>> check_gap(2.0, {"weights_age": 0}, TrainSettings(temperature=0.1))
     >>> try:
-    ...     check_gap(2.0, {"weights_age": 0}, 1.0)
+    ...     check_gap(2.0, {"weights_age": 0}, TrainSettings())
     ... except InputError as error:
     ...     error.message
     'the sampler of this run has another model: their log-probabilities lie 2.00 nats apart'
     """
-    if gap is None or weights.get("weights_age") != 0 or gap <= FOREIGN - math.log(top_p):
+    explained = FOREIGN / min(train.temperature, 1) - math.log(train.top_p)
+    # A gap that is no number is the trainer's own fault, which its update counts.
+    if gap is None or weights.get("weights_age") != 0 or not gap > explained:
         return
     raise InputError(
         f"the sampler of this run has another model: their log-probabilities lie {gap:.2f} nats "
         "apart", "rollout.engine",
-        "have it serve the checkpoint that the run begins from, then go on with --resume",
+        "have a server serve the checkpoint that the run begins from, then go on with --resume",
     )  # fmt: skip
 
 

@@ -201,7 +201,7 @@ class Trainer:
         with timer.phase("logprobs") as row:
             before = before_update(self.policy, rollout, settings)
             gap, _ = before.metrics.get("logprob_gap", (None, 0))
-            check_gap(gap, self.sampler.metrics(), settings.top_p)
+            check_gap(gap, self.sampler.metrics(), settings)
             row["tokens"] = before.passes * int(rollout.attention_mask.sum())
         with timer.phase("credit") as row:
             batch = credit_batch(
@@ -356,6 +356,8 @@ def train(
                 trainer.save(run.final(done), done)
                 if processes.is_first:
                     tidy(run.checkpoints)
+                # Launchers signal all others as soon as one ends: not before it is written.
+                processes.gather(None)
             return f"after step {done}" if done else "before step 1 was done"
 
         stop = stack.enter_context(stoppable(leave, processes))

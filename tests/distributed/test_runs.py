@@ -9,6 +9,7 @@ import pytest
 from safetensors.torch import load_file
 
 from oar_bench.records import read_json, read_jsonl
+from oar_bench.training.checkpoint import is_whole
 from oar_bench.training.trainer import train
 from tests.distributed.launch import DYING, launch
 
@@ -86,3 +87,12 @@ def test_what_one_process_refuses_ends_all_with_one_line(unbroken, smoke, start,
     assert not left_over(out)
     train(smoke, "oar-p", 0, start, out, resume=True)  # by one process
     same_run(out, unbroken)
+
+
+def test_none_leaves_a_stopped_run_before_its_checkpoint_is_written(tmp_path):
+    """The launcher would end the process that writes it."""
+    out = tmp_path / "run"
+    target = ("1", "oar_bench.training.trainer:roll_out", "2", "stop")
+    done = launch(DYING, *target, "train", "smoke", "--method", "oar-p", "--out", str(out))
+    assert "oar-bench: stopped by SIGTERM after step 1" in done.stderr
+    assert is_whole(out / "checkpoints" / "step-000001")

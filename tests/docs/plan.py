@@ -42,7 +42,7 @@ SIZED = [
     (r"\bRECIPE\b", "smoke"),
     (r"https?://(HOST|127\.0\.0\.1:8000)/v1", "$URL"),  # a stand-in for the server
     (r" \[--\w+ [A-Z]+\]", ""),  # options that may be left out
-    # The peak here is is that of the whole test process, whatever ran in it before.
+    # The peak here is that of the whole test process, whatever ran in it before.
     (r"check (results/\S+ --baseline \S+)", r"check \1 --limit memory=off"),
     (r"--engine vllm --out vllm", "--engine hf --out vllm"),  # two folders for `compare`
     (r"imported/MODEL-A imported/MODEL-B", "imported/warm-start imported/again"),

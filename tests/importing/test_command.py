@@ -11,7 +11,7 @@ from tests.importing.conftest import JSON_LOG, LM_EVAL, LOG, change, imports, ro
 def test_the_command_says_what_it_found_and_what_is_missing(call, tmp_path):
     done = call("import", str(LM_EVAL), "--out", str(tmp_path / "o"))
     assert done.returncode == 0
-    assert "warm-start on oar_sum: 12 problems x 1 samples, by lm-eval 0.4.13" in done.stdout
+    assert "warm-start on oar_sum: 12 problems x 1 sample, by lm-eval 0.4.13" in done.stdout
     assert "33.3 %   95 % [" in done.stdout
     assert "note: not known: token counts" in done.stdout
     done = call("import", str(LOG), "--out", str(tmp_path / "o"), "--json", "--regrade")
@@ -29,6 +29,28 @@ def test_one_result_under_two_training_seeds_is_one_training_run(call, tmp_path)
         done = call(*words)
         assert done.returncode == 2
         assert "were imported from the same files; import each training seed's" in done.stderr
+
+
+def test_a_trained_run_keeps_what_is_known_of_its_training(call, tmp_path):
+    about = tmp_path / "o/runs/grpo/seed-0/run.json"
+    about.parent.mkdir(parents=True)
+    about.write_text(trained := '{"schema": 1, "method": "grpo", "seed": 0, "status": "finished"}')
+    words = ("import", str(LOG), "--out", str(tmp_path / "o"), "--method", "grpo")
+    done = call(*words)
+    assert done.returncode == 2
+    assert "results of training seed 0 are there; give --seed 0 if these are of" in done.stderr
+    assert not about.with_name("eval").exists()
+    assert call(*words, "--seed", "0").returncode == 0
+    assert about.read_text() == trained
+    assert about.with_name("eval").joinpath("sums/results.json").is_file()
+
+
+def test_a_seed_once_named_is_not_forgotten(call, tmp_path):
+    words = ("import", str(LOG), "--out", str(tmp_path / "o"), "--method", "grpo")
+    about = tmp_path / "o/runs/grpo/seed-0/run.json"
+    for seed, code, known in ((), 0, None), (("--seed", "0"), 0, 0), ((), 2, 0):
+        assert call(*words, *seed).returncode == code
+        assert json.loads(about.read_text())["imported"]["seed"] == known
 
 
 def test_two_imports_are_paired_like_our_own(call, tmp_path):

@@ -79,6 +79,7 @@ def test_an_interrupted_run_says_how_to_go_on():
     assert "no process" not in plain(detail(view(), 100))
     narrow = plain(fit(detail(view(state="interrupted"), 40), 40))
     assert narrow.replace("\n", " ").endswith(IDLE)
+    assert detail(view(state="interrupted"), 0)  # a terminal that tells no size
 
 
 def test_a_run_that_is_not_begun():

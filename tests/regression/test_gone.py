@@ -136,3 +136,18 @@ def test_equal_cells_of_other_weights_are_a_test(tmp_path):
     change(tmp_path / "now" / "sum" / "results.json", fingerprints__model="m-before")
     [found] = held(kept, tmp_path / "now", **off).checks
     assert (found.identical, found.verdict) == (True, "pass")
+
+
+@pytest.mark.parametrize("update", [(), ("--update", "--reason", "first")])
+def test_a_number_without_samples_has_nothing_to_check(kept, call, tmp_path, update):
+    number = {"value": 0.5, "low": 0.1, "high": 0.9, "se": None, "df": None, "n": 8,
+              "method": "Wilson"}  # fmt: skip
+    place = tmp_path / "model" / "arithmetic" / "results.json"
+    place.parent.mkdir(parents=True)
+    place.write_text(json.dumps({"schema": 1, "task": "arithmetic", "complete": True,
+                                 "imported": {}, "metrics": {"avg@k": number}}))  # fmt: skip
+    file = str(tmp_path / "new.json") if update else str(kept)
+    done = call("check", str(tmp_path / "model"), "--baseline", file, *update)
+    assert done.returncode == 2
+    assert "there is no verdict on each response here, only numbers; import" in done.stderr
+    assert not (tmp_path / "new.json").exists()

@@ -1,5 +1,6 @@
 """Sets of runs as they come: doubles, other folders, seeds without a partner, imported numbers."""
 
+import hashlib
 import html
 import json
 import shutil
@@ -209,6 +210,11 @@ def test_commands_name_the_runs_folder_and_no_folder_of_this_machine(tmp_path):
         inside.command, "oar-bench overhead tiny --out .../o",
         "oar-bench report my/t --evidence .../o --allow git",
     ]  # fmt: skip
+    for words in ("overhead tiny --out tiny/overhead", "overhead tiny --out overhead/overhead"):
+        alike = made_by(f"oar-bench {words}", out / "overhead", out, "my/t")
+        assert alike.command == "oar-bench overhead tiny --out my/t/overhead"
+    default = made_by("oar-bench overhead tiny", tmp_path / "overhead/tiny", out, "my/t")
+    assert report_lines(about, [default])[-1] == "oar-bench report my/t --evidence overhead/tiny"
     with pytest.raises(InputError, match="a command is no text"):
         report_lines({"commands": [{"command": 5}]})
 
@@ -234,3 +240,63 @@ def test_tables_and_figures_of_an_earlier_report_are_not_left_beside_a_new_one(f
     there = {path.name for path in (tmp_path / "r").glob("*/*")}
     assert not there & {*gone, "overhead.png"}
     assert "mine.csv" in there
+
+
+def test_a_file_that_the_earlier_report_did_not_leave_so_is_never_removed(few, tmp_path):
+    """Files of a reader's own by the names of ours, changed ones, and what lies behind links."""
+    r, beyond = tmp_path / "r", tmp_path / "beyond"
+    shutil.copytree(few, beyond)
+    for name in ("tables/numbers.csv", "figures/example.svg"):  # neither report has them
+        (r / name).parent.mkdir(parents=True)
+        (r / name).write_text("mine")
+    write_report(few, r)
+    (r / "tables/overhead.csv").write_text("changed by hand")
+    (r / "tables").rename(tmp_path / "moved")
+    (r / "tables").symlink_to(tmp_path / "moved")
+    noted = json.loads((r / ".written.json").read_text())
+    whole = hashlib.sha256((beyond / "runs/grpo/seed-0/run.json").read_bytes()).hexdigest()
+    hostile = "runs/grpo/seed-0/run.json"
+    for name in (str(beyond / hostile), f"tables/../../beyond/{hostile}", "tables\0", "figures"):
+        noted["files"][name] = whole
+    (r / ".written.json").write_text(json.dumps(noted))
+    for file in few.glob("runs/*/*/timing.jsonl"):
+        file.unlink()
+    write_report(few, r)
+    assert (r / "tables/overhead.csv").read_text() == "changed by hand"
+    assert (r / "tables/overhead.tex").is_file()
+    assert not (r / "figures/overhead.svg").exists()
+    assert (r / "tables/numbers.csv").read_text() == "mine"
+    assert (r / "figures/example.svg").read_text() == "mine"
+    assert (beyond / hostile).is_file()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"files": 3}', '{"files": {"tables/a": 3}}'])
+def test_damaged_notes_of_an_earlier_report_remove_nothing(few, tmp_path, text):
+    r = tmp_path / "r"
+    (r / "tables").mkdir(parents=True)
+    (r / "tables/a").write_text("mine")
+    (r / ".written.json").write_text(text)
+    write_report(few, r)
+    assert (r / "tables/a").read_text() == "mine"
+
+
+def test_an_import_that_was_broken_off_is_no_second_evaluation(few, tmp_path):
+    run = few / "runs/oar-p/seed-1"
+    shutil.copytree(run / "eval/arithmetic", run / "eval/.arithmetic.12.tmp")
+    page = write_report(few, tmp_path / "r").markdown.read_text()
+    assert ".tmp" not in page
+    assert head_to_head([run, few / "runs/grpo"]).left_out == []
+
+
+def test_evaluations_without_runs_are_told_where_to_go(few, tmp_path):
+    folder = few / "runs/oar-p/seed-1/eval"
+    for place in (folder, folder / "arithmetic"):
+        with pytest.raises(InputError, match="evaluations without runs are for `oar-bench compare"):
+            write_report(place, tmp_path / "r")
+
+
+def test_fields_to_allow_are_told_once_each(few, tmp_path):
+    with pytest.raises(InputError, match="no field is called 'grade'") as error:
+        write_report(few, tmp_path / "r", allow=["grade"])
+    words = str(error.value).partition("use one of ")[2].split(", ")
+    assert len({*words}) == len(words)

@@ -1,12 +1,13 @@
 """Samplers with stand-ins for vLLM and its server: order of calls, stale weights told, refusals.
 
-What vLLM itself makes of them is in test_vllm_rollouts.py.
+What vLLM itself makes of them is in test_vllm_rollouts.py and test_vllm_runs.py.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,7 @@ from oar_bench.errors import InputError
 from oar_bench.records import read_json, read_jsonl
 from oar_bench.training import samplers
 from oar_bench.training.run import describe
-from oar_bench.training.samplers import HFSampler, sampler_of
+from oar_bench.training.samplers import HFSampler, check_gap, sampler_of
 from oar_bench.training.server_sampler import ServerSampler, why_not
 from oar_bench.training.trainer import train
 from oar_bench.training.vllm_sampler import VLLMSampler
@@ -355,11 +356,24 @@ def test_a_sampler_of_another_model_is_refused_before_its_first_update(
     monkeypatch.setattr(HFSampler, "metrics", lambda self: {"weights_age": age, "stale": age > 0})
     recipe = smoke.model_copy(update={"train": smoke.train.model_copy(update={"steps": 1})})
     if refused:
-        with pytest.raises(InputError, match=r"another model.*nats apart; have it serve"):
+        with pytest.raises(InputError, match=r"another model.*nats apart; have a server serve"):
             train(recipe, "grpo", 0, start, tmp_path / "run")
         assert not list(read_jsonl(tmp_path / "run" / "metrics.jsonl"))
     else:
         assert train(recipe, "grpo", 0, start, tmp_path / "run").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("gap", "changes", "refused"),
+    [(0.6, {}, True), (0.6, {"temperature": 0.5}, False), (1.1, {"temperature": 0.5}, True),
+     (0.6, {"temperature": 2.0}, True), (1.1, {"top_p": 0.5}, False), (1.2, {"top_p": 0.5}, True),
+     (math.nan, {}, False)],
+)  # fmt: skip
+def test_what_a_gap_may_be(gap, changes, refused):
+    """0.5 / T, and -log(top_p), which is 0.69 at 0.5, on top. A loss that isn't finite is skipped
+    and counted as that of any run."""
+    with pytest.raises(InputError) if refused else nullcontext():
+        check_gap(gap, {"weights_age": 0}, TrainSettings(**changes))
 
 
 def test_rollouts_of_engines_can_be_broken_off(model, tokenizer, server, tmp_path):

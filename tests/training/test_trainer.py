@@ -170,6 +170,18 @@ def test_a_run_goes_on_with_less_memory_and_from_a_start_that_was_moved(
     assert (settings["train"]["micro_batch_size"], settings["train"]["logits_mib"]) == (2, 1)
 
 
+def test_a_run_whose_version_took_its_fingerprint_of_other_settings_goes_on(
+    smoke: Recipe, start: Path, tmp_path
+):
+    out = tmp_path / "run"
+    train(load_recipe("smoke", {"train": {"steps": 1}}), "grpo", 0, start, out)
+    about = read_json(out / "run.json")
+    about["fingerprints"]["recipe"] = "0123456789ab"
+    (out / "run.json").write_text(json.dumps(about))
+    two = load_recipe("smoke", {"train": {"steps": 2}})
+    assert train(two, "grpo", 0, start, out, resume=True).name == "step-000002"
+
+
 def test_a_broken_checkpoint_is_passed_over(smoke: Recipe, start: Path, tmp_path, grpo: Path):
     out = tmp_path / "run"
     train(load_recipe("smoke"), "grpo", 0, start, out)
