@@ -266,9 +266,7 @@ def main() -> None:
             sys.exit(2)
         from oar_bench.config.other_names import usage_line
 
-        context = getattr(error, "ctx", None)
-        hint = f"; see `{context.command_path} --help`" if context else ""
-        fail(f"{usage_line(error).rstrip('.')}{hint}")
+        fail(usage_line(error))
     except (typer.Abort, KeyboardInterrupt):
         code = 130
     except ImportError as error:

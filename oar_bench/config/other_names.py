@@ -89,9 +89,11 @@ def option_here(given: str, known: Collection[str]) -> str:
 
 def usage_line(error: Any) -> str:
     """What a usage error of the command line says; an option of another tool by its name here."""
-    context = getattr(error, "ctx", None)
-    if context and type(error).__name__ == "NoSuchOption":
+    context, said = getattr(error, "ctx", None), error.format_message().rstrip(".")
+    if not context:
+        return str(said)
+    if type(error).__name__ == "NoSuchOption":
         known = {name for option in context.command.params for name in option.opts}
         if here := option_here(error.option_name, known):
-            return f"No such option: {error.option_name} (here: {here})"
-    return str(error.format_message())
+            said = f"No such option: {error.option_name} (here: {here})"
+    return f"{said}; see `{context.command_path} --help`"

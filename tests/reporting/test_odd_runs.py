@@ -17,7 +17,6 @@ from oar_bench.reporting.headtohead import head_to_head
 from oar_bench.reporting.headtohead_text import plain
 from oar_bench.reporting.history import made_by, report_lines
 from oar_bench.reporting.latex import booktabs
-from oar_bench.reporting.overhead import STEP
 from tests.reporting.synthetic import SETTINGS, make_evaluation, make_out, make_run
 
 SMALL = {"problems": 8, "samples": 2, "steps": 3}
@@ -68,19 +67,6 @@ def test_commands_to_test_a_claim_name_the_file_of_a_recipe_of_ones_own(few):
     edit(few / "reproduce.json", lambda about: about.update(recipe="mine"))
     assert commands().reproduce == "oar-bench reproduce mine.yaml --out OUT"
     assert " --recipe mine.yaml " in commands().fidelity
-
-
-def test_a_replay_is_compared_with_no_step_that_samples(few, tmp_path):
-    for path in few.glob("runs/oar-p/*/run.json"):
-        edit(path, lambda run: run["fingerprints"].update(rollouts="r1"))
-    allow = ["fingerprints.rollouts"]
-    report = write_report(few, tmp_path / "r", allow=allow).markdown.read_text()
-    assert "Trained on saved rollouts, sampling nothing: oar-p." in report
-    assert "A training step takes" not in report
-    [costs] = gather(load(few, allow), few).evidence.costs
-    assert costs.find("oar-p", STEP) == costs.find("oar-p", "rollout") == {}
-    assert {*costs.find("oar-p", "credit")[None].seconds} == {0, 1}
-    assert {*costs.find("grpo", STEP)[None].seconds} == {0, 1}
 
 
 @pytest.mark.parametrize("seed", ["1", None, [1], True, 1.5, -1, 10**30])
