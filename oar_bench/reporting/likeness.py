@@ -10,6 +10,7 @@ from typing import Any
 from oar_bench.errors import InputError, nearest
 from oar_bench.reporting.evaluations import Evaluation
 from oar_bench.reporting.frames import Collection, Run
+from oar_bench.reporting.text import listed
 
 MAY_DIFFER = ("method", "seed")
 OF_ROWS = ("grader", "model", "fingerprint", "task")
@@ -73,15 +74,22 @@ def refuse_unlike(collection: Collection, allow: Names[str] = ()) -> list[str]:
 
 
 def judged(found: Iterable[Difference], allow: Names[str], mend: str) -> list[str]:
-    """A sentence for each difference that is allowed; InputError at the first that isn't."""
-    notes = []
+    """A sentence for each difference that is allowed; InputError naming all fields that aren't."""
+    notes: list[str] = []
+    refused: dict[str, str] = {}
     for name, mine, here, theirs, there in found:
-        if not allowed(name, allow):
-            raise InputError(
-                f"unlike runs: {name} is {theirs} in {there} but {mine} in {here}",
-                mend=f"{mend}, or add --allow {name}",
-            )
-        notes.append(f"{name} is {theirs} in {there} but {mine} in {here}")
+        said = f"{name} is {theirs} in {there} but {mine} in {here}"
+        if allowed(name, allow):
+            notes.append(said)
+        else:
+            refused.setdefault(name, said)
+    if refused:
+        first, *others = refused
+        more = f"; they differ in {listed(others)} too" if others else ""
+        options = " ".join(f"--allow {name}" for name in refused)
+        raise InputError(
+            f"unlike runs: {refused[first]}{more}", mend=f"{mend}, or add {options}"
+        )  # fmt: skip
     return notes
 
 

@@ -1,6 +1,7 @@
 """What a report refuses in one line, and what it leaves out by name."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -38,6 +39,17 @@ def test_unlike_runs_are_refused_by_field_and_nothing_is_written(tmp_path, chang
     assert not (tmp_path / "report").exists()
     paths = write_report(tmp_path, tmp_path / "report", allow=[field])
     assert "Unlike runs, compared on demand" in paths.markdown.read_text()
+
+
+def test_all_fields_in_which_runs_are_unlike_are_named_at_once(tmp_path):
+    make_run(tmp_path, "grpo", 0)
+    make_run(tmp_path, "oar-p", 0, eval_fingerprints={"grader": "other", "data": "other"})
+    with pytest.raises(InputError) as error:
+        write_report(tmp_path, tmp_path / "report")
+    named = re.findall("fingerprints[.][a-z]+", str(error.value))
+    assert sorted(named) == sorted(["fingerprints.data", "fingerprints.grader"] * 2)
+    options = re.findall("--allow ([a-z.]+)", str(error.value))
+    write_report(tmp_path, tmp_path / "report", allow=options)
 
 
 def test_an_evaluation_that_says_it_is_not_complete_is_left_out(tmp_path):
