@@ -70,7 +70,7 @@ def refuse_unlike(collection: Collection, allow: Names[str] = ()) -> list[str]:
         evaluations += collection.start.get(task, {}).values()
         refuse_other_problems(evaluations)
         found += differences((e.where, _marked(e.fingerprints)) for e in evaluations)
-    return judged(found, allow, "report like runs together")
+    return judged(found, allow, "keep like runs together")
 
 
 def judged(found: Iterable[Difference], allow: Names[str], mend: str) -> list[str]:
