@@ -10,13 +10,8 @@ from oar_bench.errors import InputError
 from oar_bench.regression.baseline import read_baseline, write_baseline
 from oar_bench.regression.counts import KEPT, decode
 from oar_bench.regression.snapshot import take
-from tests.regression.made import again, change, out, redraw
+from tests.regression.made import again, change, redraw
 from tests.reporting.synthetic import HOSTILE
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return out(tmp_path_factory.mktemp("base") / "OUT")
 
 
 @pytest.fixture(scope="module")

@@ -15,18 +15,6 @@ from tests.regression.made import again, change, out, redraw, slower
 from tests.reporting.synthetic import make_evaluation, write_rows
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return out(tmp_path_factory.mktemp("base") / "OUT")
-
-
-@pytest.fixture(scope="module")
-def kept(base, tmp_path_factory):
-    path = tmp_path_factory.mktemp("expected") / "made.json"
-    write_baseline(path, take(base), "made", {}, None)
-    return path
-
-
 def held(kept, folder, allow=(), **limits):
     return check(read_baseline(kept), take(folder, allow), limits_of(limits), 0.05, allow)
 

@@ -10,13 +10,8 @@ import pytest
 
 from oar_bench.regression.baseline import write_baseline
 from oar_bench.regression.snapshot import take
-from tests.regression.made import again, change, out, redraw
+from tests.regression.made import again, change, redraw
 from tests.reporting.synthetic import HOSTILE
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return out(tmp_path_factory.mktemp("base") / "OUT")
 
 
 @pytest.fixture(scope="module")

@@ -11,20 +11,8 @@ from oar_bench.regression.baseline import read_baseline, write_baseline
 from oar_bench.regression.check import check
 from oar_bench.regression.limits import limits_of
 from oar_bench.regression.snapshot import take
-from tests.regression.made import again, change, out
+from tests.regression.made import again, change
 from tests.reporting.synthetic import make_evaluation, write_rows
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return out(tmp_path_factory.mktemp("base") / "OUT")
-
-
-@pytest.fixture(scope="module")
-def kept(base, tmp_path_factory):
-    path = tmp_path_factory.mktemp("expected") / "made.json"
-    write_baseline(path, take(base), "made", {}, None)
-    return path
 
 
 @pytest.fixture
