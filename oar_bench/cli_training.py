@@ -128,14 +128,15 @@ def train(
         if data_dir is not None and chosen.data is None:
             raise InputError("the recipe trains on built-in problems", "--data-dir", "leave it out")
         check_method(method, "--method")
+        replay = None
         if rollouts is not None:
             from oar_bench.training.replay import Replay
 
-            Replay.of_run(rollouts, chosen)  # `run` does so too, but only after a warm start
+            replay = Replay.of_run(rollouts, chosen)  # here, so that it is checked before all else
         if dry_run:
             from oar_bench.training.dry_run import as_text, estimate
 
-            replayed = rollouts is not None
+            replayed = replay is not None
             found = processes.by_first(
                 lambda: estimate(chosen, method, seed, tflops, replayed=replayed)
             )
@@ -160,7 +161,7 @@ def train(
                 told = training_report(console, name, folder, chosen.train.steps, to)
                 given["report"] = shown.enter_context(told)
             final = run(
-                chosen, method, seed, start, folder, resume=resume, rollouts=rollouts,
+                chosen, method, seed, start, folder, resume=resume, rollouts=replay,
                 processes=processes, **given,
             )  # fmt: skip
         if processes.is_first:

@@ -294,7 +294,7 @@ def train(
     *,
     resume: bool = False,
     report: Report = lambda step, steps, metrics: None,
-    rollouts: Path | None = None,
+    rollouts: Path | Replay | None = None,
     first: Path | None = None,
     processes: Processes = ALONE,
 ) -> Path:
@@ -309,7 +309,8 @@ def train(
         resume: go on with an unfinished run; its final weights equal those of an unbroken one,
             bit for bit on a CPU. A finished run is left as it is.
         report: called after each step.
-        rollouts: rollouts.jsonl of a run, to learn from its responses instead of sampling any.
+        rollouts: rollouts.jsonl of a run, to learn from its responses instead of sampling any, or
+            its `Replay.of_run`.
         first: rollouts.jsonl of a run from the same start and seed, whose first step's responses
             are this run's too: methods then part from the same data, whatever engine samples.
         processes: those that train this run together; each calls this with the same arguments.
@@ -321,14 +322,15 @@ def train(
     """
     check_method(method, "method")
     run, steps = RunFolder(out), recipe.train.steps
-    replay = None if rollouts is None else Replay.of_run(rollouts, recipe)
+    replay = Replay.of_run(rollouts, recipe) if isinstance(rollouts, Path) else rollouts
+    replayed = None if replay is None else replay.path
     source = source_of(recipe)
     with ExitStack() as stack:
 
         def begin() -> tuple[Path | None, int, bool]:
             refuse_begun(out, resume=resume)
             prints = fingerprint_checkpoint(start)
-            wanted = describe(recipe, method, seed, prints, rollouts, source, processes)
+            wanted = describe(recipe, method, seed, prints, replayed, source, processes)
             stack.enter_context(owned(out))
             newest, done = open_run(run, wanted, steps)
             if not run.is_finished():
@@ -339,7 +341,7 @@ def train(
         if finished:
             return run.final(steps)
         # No engine is started to sample what is there.
-        own = recipe.model_copy(update={"rollout": RolloutSettings()}) if rollouts else recipe
+        own = recipe.model_copy(update={"rollout": RolloutSettings()}) if replay else recipe
         trainer = Trainer(own, method, seed, start, processes.device, source, processes)
         stack.callback(trainer.sampler.close)
         if newest is not None:
